@@ -175,6 +175,16 @@ void checkpoint_redo_find(struct checkpoint_dir *dir, uint64_t micro_batch, stru
 const char *checkpoint_redo(const struct checkpoint_dir *dir, uint32_t index);
 /* The micro-batch number behind the last segment; 0: there are no segments. */
 uint64_t checkpoint_redo_next(const struct checkpoint_dir *dir);
+
+/* A directory that was made of a checkpoint in an object store has a file RESTORED until its first own checkpoint: what others
+ * have seen since is not known there. checkpoint_redo_take: adds a segment of the order log from elsewhere to those that
+ * checkpoint_redo_find finds; where two have a micro-batch, the one added later counts. False after E0702 (it is damaged) or
+ * E0708. Call before checkpoint_redo_find. */
+bool checkpoint_is_restored(const struct checkpoint_dir *dir);
+LEAT_CHECKED bool checkpoint_redo_take(struct checkpoint_dir *dir, struct str segment,
+                                       struct diag_list *diags);
+/* The directory has a checkpoint of its own now. */
+void checkpoint_forget_restored(const struct checkpoint_dir *dir);
 /* For a replay: *paths are the segments that the directory still has from `micro_batch` on, in the order of
  * micro-batches, up to the first that is missing or damaged (a warning); the paths lie in the arena. *oldest:
  * the lowest micro-batch number in any segment; UINT64_MAX: there are no segments. *run: the newest

@@ -90,6 +90,9 @@ struct known_digest {
     uint8_t *digests;
 };
 
+/* Of a directory that was made of a checkpoint in an object store, until its first own one. */
+#define RESTORED_NAME "RESTORED"
+
 struct checkpoint_dir {
     char *path;
     char *database_directory; /* where the databases' working directories lie */
@@ -107,7 +110,8 @@ struct checkpoint_dir {
     uint32_t known_count;
     char **redo; /* paths of the segments to execute again; once the generation is started, links in it */
     uint32_t redo_count;
-    uint64_t redo_next; /* the first micro-batch behind the segments in `redo` */
+    uint64_t redo_next;  /* the first micro-batch behind the segments in `redo` */
+    uint32_t redo_taken; /* segments that checkpoint_redo_take has added */
 };
 
 struct checkpoint {

@@ -278,6 +278,66 @@ uint64_t checkpoint_order_next(const struct checkpoint_dir *dir)
     return next == 0 ? UINT64_MAX : next;
 }
 
+/* --- Segments from elsewhere --- */
+
+bool checkpoint_is_restored(const struct checkpoint_dir *dir)
+{
+    char path[PATH_BYTES + 16];
+    snprintf(path, sizeof(path), "%s/" RESTORED_NAME, dir->path);
+    return access(path, F_OK) == 0;
+}
+
+void checkpoint_forget_restored(const struct checkpoint_dir *dir)
+{
+    char path[PATH_BYTES + 16];
+    snprintf(path, sizeof(path), "%s/" RESTORED_NAME, dir->path);
+    (void)unlink(path); /* where it stays, the next start asks the sinks for more than it needs */
+}
+
+/* Writes the bytes to `path`, durable, under another name first. 0 or an errno. */
+static int write_segment(const char *path, struct str segment)
+{
+    char temporary[PATH_BYTES + 80];
+    snprintf(temporary, sizeof(temporary), "%s.tmp", path);
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int error = fd < 0 ? errno : os_write_all(fd, segment.data, segment.length, "ckpt.order");
+    if (error == 0)
+        error = os_fsync(fd, "ckpt.fsync");
+    if (fd >= 0)
+        close(fd);
+    return error == 0 ? os_rename(temporary, path, "ckpt.rename") : error;
+}
+
+bool checkpoint_redo_take(struct checkpoint_dir *dir, struct str segment, struct diag_list *diags)
+{
+    char directory[PATH_BYTES], path[PATH_BYTES + 64];
+    struct order_figures figures;
+    uint32_t count;
+    const char *why = order_figures(segment, &figures);
+    if (why == NULL && figures.bytes != segment.length)
+        why = "other bytes follow its segment";
+    if (why != NULL) {
+        diag_error(diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0, 0},
+                   "a segment of the order log, as a sink has noted it, is damaged: %s", why);
+        return false;
+    }
+    uint32_t *generations = generations_list(dir, &count);
+    path_generation(dir, count == 0 ? 0 : generations[0], directory);
+    free(generations);
+    snprintf(path, sizeof(path), "%s/redo-%06u", directory, ++dir->redo_taken);
+    int error = count == 0 ? ENOENT : write_segment(path, segment);
+    if (error == 0)
+        error = os_fsync_directory(directory, "ckpt.fsync_directory");
+    if (error == 0)
+        return true;
+    struct diag *d = diag_error(diags, DIAG_CHECKPOINT_FAILED, (struct span){0, 0},
+                                "a segment of the order log cannot be written");
+    diag_errno(diags, d, error);
+    diag_at(diags, d, path, -1, -1);
+    diag_hint(diags, d, "free some disk space, check that this user may write there, then start again");
+    return false;
+}
+
 int redo_link(struct checkpoint_dir *dir, const char *temporary, const char *generation)
 {
     for (uint32_t i = 0; i < dir->redo_count; i++) {

@@ -182,6 +182,21 @@ static bool get_newest(struct restoring *r, const struct store_head *heads, uint
     return none_left(r->store, wanted, count, diags);
 }
 
+/* Marks the directory as restored (checkpoint_is_restored). 0 or an errno. */
+static int mark(const struct restoring *r)
+{
+    char path[PATH_BYTES + 16];
+    const char *url = objects_url(r->store->objects);
+    snprintf(path, sizeof(path), "%s/" RESTORED_NAME, r->temporary);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int error = fd < 0 ? errno : os_write_all(fd, url, strlen(url), "objects.restore");
+    if (error == 0)
+        error = os_fsync(fd, "ckpt.fsync");
+    if (fd >= 0)
+        close(fd);
+    return error;
+}
+
 bool checkpoint_store_restore(struct checkpoint_store *store, struct checkpoint_id *id, const char *to,
                               uint64_t *bytes, struct diag_list *diags)
 {
@@ -193,7 +208,9 @@ bool checkpoint_store_restore(struct checkpoint_store *store, struct checkpoint_
         return false;
     snprintf(r.temporary, sizeof(r.temporary), "%s.tmp", to);
     bool ok = store_heads(store, &arena, &heads, &count, diags) && get_newest(&r, heads, count, id, diags);
-    int error = ok ? os_fsync_directory(r.temporary, "ckpt.fsync_directory") : 0;
+    int error = ok ? mark(&r) : 0;
+    if (ok && error == 0)
+        error = os_fsync_directory(r.temporary, "ckpt.fsync_directory");
     if (ok && error == 0)
         error = os_rename(r.temporary, to, "ckpt.rename");
     if (ok && error == 0)

@@ -54,6 +54,9 @@ void exact_prepare(struct exact *exact, struct sink_context *context, const stru
     exact->options.sender.said_us = &exact->said_us;
     outbox_room_init(&exact->room, options->budget_bytes, &context->is_full, context->wake, context->engine);
     exact->has_room = true;
+    order_notes_init(&exact->order, context->life);
+    if (context->notes_order)
+        exact->options.sender.order = &exact->order;
 }
 
 static void make_shards(struct exact *exact, uint32_t count)
@@ -171,15 +174,19 @@ bool exact_open(struct exact *exact, struct sink_context *context, const struct 
 static bool may_go_on(struct exact *exact)
 {
     const struct sink_context *context = exact->context;
-    uint64_t out = 0;
+    uint64_t out = 0, noted = 0;
     if (context->known_next == NULL)
         return true;
     const struct shard *failed = shards_each(exact->shards, exact->count, shard_look);
     if (failed != NULL)
         return cannot_connect(exact, failed);
-    for (uint32_t i = 0; i < exact->count; i++)
+    for (uint32_t i = 0; i < exact->count; i++) {
         out = MAX(out, exact->shards[i].looked);
+        noted = MAX(noted, exact->shards[i].looked_order);
+    }
     uint64_t known = context->known_next(context->engine);
+    if (context->take_segment != NULL)
+        known = MAX(known, noted);
     if (out <= known)
         return true;
     struct diag *d =
@@ -201,8 +208,10 @@ bool exact_fence(struct sink_context *context, const struct exact_options *optio
     struct exact exact = {0};
     exact_prepare(&exact, context, options);
     exact.options.sender.is_resumed = true;
+    exact.options.sender.keeps_order = context->take_segment != NULL;
     make_shards(&exact, shards_of(options->progress_partitions));
-    bool is_good = may_go_on(&exact) && connect_shards(&exact);
+    bool is_good = may_go_on(&exact) && connect_shards(&exact) &&
+                   (context->take_segment == NULL || exact_give_order(&exact));
     exact_close(&exact);
     return is_good;
 }
@@ -516,18 +525,27 @@ bool exact_restored(struct exact *exact, struct snapshot_reader *reader)
         exact->shards[i].options.is_resumed = true;
     if (!connect_shards(exact) || !take_progress(exact) || !begin_remakes(exact))
         return false;
+    exact_begin_order(exact);
     start_shards(exact);
     return true;
 }
 
 /* --- Sending --- */
 
-bool exact_committed(struct exact *exact, uint64_t epoch)
+bool exact_committed(struct exact *exact, uint64_t epoch, struct str order)
 {
     failpoint("kafka.committed");
+    if (exact->options.sender.order != NULL)
+        order_notes_add(&exact->order, order);
     for (uint32_t i = 0; i < exact->count; i++)
         outbox_committed(&exact->shards[i].outbox, epoch);
     return exact_is_well(exact, exact->context->error, sizeof(exact->context->error));
+}
+
+void exact_stored(struct exact *exact, uint64_t epoch)
+{
+    if (exact->options.sender.order != NULL)
+        order_notes_stored(&exact->order, epoch);
 }
 
 bool exact_drain(struct exact *exact)
@@ -542,5 +560,6 @@ void exact_close(struct exact *exact)
         return;
     free_shards(exact);
     outbox_room_free(&exact->room);
+    order_notes_free(&exact->order);
     exact->has_room = false;
 }

@@ -22,6 +22,7 @@ struct exact {
     struct shard *shards;    /* [count]; NULL: not known yet, or closed */
     uint32_t count;
     bool has_room;
+    struct order_notes order;  /* used where the context's notes_order is set */
     _Atomic int64_t said_us;   /* when one of the shards last told the user about waiting */
     _Atomic bool has_differed; /* rows made again differ from those that were sent */
     struct layouts layouts;    /* of the micro-batches from the checkpoint on */
@@ -39,6 +40,11 @@ bool exact_open(struct exact *exact, struct sink_context *context, const struct 
 /* Fences all other senders of the run in `options`, of all its shards; keeps no connection. Returns false after
  * a diagnostic. */
 bool exact_fence(struct sink_context *context, const struct exact_options *options);
+/* exact_order.c. exact_begin_order: adds what the checkpoint directory has of the order log to what the progress topic has; call
+ * after the progress is read, before senders start. exact_give_order: gives the engine the segments that the progress topic has.
+ * False after a diagnostic. */
+void exact_begin_order(struct exact *exact);
+bool exact_give_order(struct exact *exact);
 /* As exact_open, for a resumed sink: exact_restore_record takes its state, then exact_restored connects,
  * compares with what is out, and begins. */
 void exact_prepare(struct exact *exact, struct sink_context *context, const struct exact_options *options);
@@ -53,9 +59,11 @@ void exact_account(struct exact *exact);
 bool exact_snapshot(struct exact *exact, struct snapshot_writer *writer);
 /* Any thread. Returns false if the sink cannot go on; error: says why, in at most `room` bytes. */
 bool exact_is_well(struct exact *exact, char *error, size_t room);
-/* As sink_kind.committed: lets the senders send the epochs up to `epoch`. Returns false with context->error
- * set. */
-bool exact_committed(struct exact *exact, uint64_t epoch);
+/* As sink_kind.committed: lets the senders send the epochs up to `epoch`. order: that epoch's segment of the order log, or
+ * empty. Returns false with context->error set. */
+bool exact_committed(struct exact *exact, uint64_t epoch, struct str order);
+/* As sink_kind.stored. */
+void exact_stored(struct exact *exact, uint64_t epoch);
 bool exact_drain(struct exact *exact);
 void exact_describe(struct exact *exact, struct byte_buffer *out);
 /* Any thread. */

@@ -6,7 +6,14 @@
 #include <xxhash.h>
 
 /* Version 2: parts with a layout. All other records are of version 1. */
-enum { VERSION_FIRST = 1, VERSION_LAYOUT = 2, KIND_LIFE = 'l', KIND_PART = 'p', CHECK_BYTES = 8 };
+enum {
+    VERSION_FIRST = 1,
+    VERSION_LAYOUT = 2,
+    KIND_LIFE = 'l',
+    KIND_PART = 'p',
+    KIND_ORDER = 'o',
+    CHECK_BYTES = 8
+};
 
 struct key_head {
     char magic[4];
@@ -32,11 +39,13 @@ void progress_clear(struct progress *progress)
     progress->begin = progress->count = 0;
     progress->has_life = false;
     progress->others = progress->foreign = 0;
+    progress_orders_clear(&progress->orders);
 }
 
 void progress_free(struct progress *progress)
 {
     free(progress->parts);
+    progress_orders_clear(&progress->orders);
     *progress = (struct progress){0};
 }
 
@@ -161,6 +170,22 @@ static enum progress_read apply_life(struct progress *progress, struct str key, 
     return PROGRESS_READ;
 }
 
+static enum progress_read apply_order(struct progress *progress, const struct key_head *head, struct str key,
+                                      struct str value)
+{
+    uint64_t check;
+    if (value.data != NULL) {
+        if (value.length < sizeof(check))
+            return PROGRESS_DAMAGED;
+        value.length -= sizeof(check);
+        memcpy(&check, value.data + value.length, sizeof(check));
+        if (check != check_of(key, value))
+            return PROGRESS_DAMAGED;
+    }
+    return progress_orders_apply(&progress->orders, head->first, head->from, value) ? PROGRESS_READ
+                                                                                    : PROGRESS_DAMAGED;
+}
+
 /* Counts a part that another run sent. Damaged records of other runs are ignored. */
 static void note_other(struct progress *progress, const struct key_head *head, struct str key,
                        struct str value)
@@ -193,9 +218,10 @@ enum progress_read progress_apply(struct progress *progress, struct str key, str
         note_other(progress, &head, key, value);
         return PROGRESS_IGNORED;
     }
-    return head.kind == KIND_PART   ? apply_part(progress, &head, key, value)
-           : head.kind == KIND_LIFE ? apply_life(progress, key, value)
-                                    : PROGRESS_NEWER;
+    return head.kind == KIND_PART    ? apply_part(progress, &head, key, value)
+           : head.kind == KIND_LIFE  ? apply_life(progress, key, value)
+           : head.kind == KIND_ORDER ? apply_order(progress, &head, key, value)
+                                     : PROGRESS_NEWER;
 }
 
 const struct progress_part *progress_last(const struct progress *progress)
@@ -246,4 +272,17 @@ void progress_put_life(const struct progress *progress, const struct progress_li
     size_t begin = key->length;
     put_key(progress, VERSION_FIRST, KIND_LIFE, 0, 0, key);
     put_value((struct str){key->data + begin, key->length - begin}, life, sizeof(*life), value);
+}
+
+void progress_put_order(const struct progress *progress, const struct progress_order *order, uint32_t piece,
+                        struct str segment, struct byte_buffer *key, struct byte_buffer *value)
+{
+    size_t begin = key->length, at = value == NULL ? 0 : value->length;
+    put_key(progress, VERSION_FIRST, KIND_ORDER, order->first, piece, key);
+    if (value == NULL)
+        return;
+    progress_order_put(order, piece, segment, value);
+    uint64_t check = check_of((struct str){key->data + begin, key->length - begin},
+                              (struct str){value->data + at, value->length - at});
+    buffer_append(value, &check, sizeof(check));
 }

@@ -1,13 +1,16 @@
 /* The progress topic of a sink: the transaction that sends rows also writes there which rows are out.
  *
- * There are records of three kinds, told apart by their keys; several runs, sinks and jobs may share a topic:
+ * There are records of four kinds, told apart by their keys; several runs, sinks and jobs may share a topic:
  *
  *     life   which process sends now; written when a process begins to send, so a topic without
  *            a run's life record has lost the run's records
  *     part   the records [from, to) of the `total` records that the micro-batches [first, next)
  *            gave to the sink
  *
- * and tombstones of parts that no checkpoint can fall back to. Keys: "leat", format version, kind, length of
+ *     order  a piece of a segment of the order log (progress_order.h); `first` is its first micro-batch, `from` the
+ *            piece's number
+ *
+ * and tombstones of parts and segments that no checkpoint can fall back to. Keys: "leat", format version, kind, length of
  * the name, run id, first, from, the name: "JOB/SINK" of a sink. Values: the fields below, then xxh3-64 of
  * key and fields. Words are little-endian. The notes of a shard (exact.h) are in the partition with its
  * number.
@@ -18,6 +21,7 @@
 #define LEAT_CONNECTORS_KAFKA_PROGRESS_H
 
 #include "connectors/kafka/partitioner.h"
+#include "connectors/kafka/progress_order.h"
 #include "core/buffer.h"
 
 enum {
@@ -58,6 +62,7 @@ struct progress {
         int64_t time_ms; /* the record's time; set by the reader of the topic */
     } other;
     uint64_t foreign; /* records that leat did not write */
+    struct progress_orders orders;
 };
 
 /* name: whose progress it is, "JOB/SINK", the same in each run. The caller owns its bytes and keeps them
@@ -83,6 +88,9 @@ void progress_put_life(const struct progress *progress, const struct progress_li
                        struct byte_buffer *key, struct byte_buffer *value);
 void progress_put_part(const struct progress *progress, const struct progress_part *part,
                        struct byte_buffer *key, struct byte_buffer *value);
+/* A piece of a segment of the order log; segment: all its bytes. value NULL: the key alone, for its tombstone. */
+void progress_put_order(const struct progress *progress, const struct progress_order *order, uint32_t piece,
+                        struct str segment, struct byte_buffer *key, struct byte_buffer *value);
 /* Appends the key of a part, for its tombstone. */
 void progress_put_key(const struct progress *progress, const struct progress_part *part,
                       struct byte_buffer *key);

@@ -168,7 +168,8 @@ static enum sent begin(struct sender *sender, enum progress_reach reach, int64_t
     return answer == ADMIN_GOOD ? SENT_GOOD : answer == ADMIN_LATER ? SENT_UNKNOWN : SENT_REFUSED;
 }
 
-bool sender_look(const struct sender_options *options, uint64_t *next, char *error, size_t room)
+bool sender_look(const struct sender_options *options, uint64_t *next, uint64_t *ordered, char *error,
+                 size_t room)
 {
     struct kafka_patience patience =
         kafka_patience_begin(options->patience_us, options->stop, "sink", options->sink);
@@ -179,6 +180,7 @@ bool sender_look(const struct sender_options *options, uint64_t *next, char *err
     bool is_good = read_progress(&sender, PROGRESS_STABLE, options->patience_us) == ADMIN_GOOD;
     const struct progress_part *last = progress_last(&sender.progress);
     *next = last == NULL ? 0 : last->next;
+    *ordered = progress_orders_next(&sender.progress.orders);
     if (!is_good)
         snprintf(error, room, "%s", sender.why);
     progress_free(&sender.progress);
@@ -270,6 +272,7 @@ bool sender_fence(struct sender *sender, const struct sender_options *options, s
         options->batch_bytes == 0 ? KAFKA_BATCH_BYTES : MIN(options->batch_bytes, KAFKA_BATCH_BYTES);
     make_names(sender);
     progress_init(&sender->progress, options->run_id, str_from(sender->progress_name));
+    sender->progress.orders.keeps_data = options->keeps_order;
     make_life(sender);
     return try_long(sender, fence);
 }
@@ -400,7 +403,10 @@ static bool send_some(struct sender *sender, unsigned *tries, int64_t *backoff_u
 {
     struct outbox_part parts[SENDER_PARTS_MAX];
     uint32_t count = outbox_take(sender->outbox, sender->part_bytes, parts, SENDER_PARTS_MAX);
-    if (count == 0) {
+    bool has_order = count == 0 && sender->options.shard == 0 && sender->options.order != NULL &&
+                     order_notes_are_many(
+                         sender->options.order); /* no rows come, and the segments must not wait for them */
+    if (count == 0 && !has_order) {
         rd_kafka_poll(sender->producer, 0);
         outbox_wait(sender->outbox, IDLE_US);
         return true;

@@ -17,6 +17,7 @@
 #include "connectors/kafka/admin.h"
 #include "connectors/kafka/client.h"
 #include "connectors/kafka/figures.h"
+#include "connectors/kafka/order_notes.h"
 #include "connectors/kafka/outbox.h"
 #include "connectors/kafka/patience.h"
 #include "connectors/kafka/progress.h"
@@ -34,8 +35,11 @@ struct sender_options {
     uint8_t run_id[16];
     uint32_t shard;           /* its notes are in the progress topic's partition of that number */
     _Atomic int64_t *said_us; /* shared by the shards of a sink, so that one of them speaks; NULL: alone */
-    bool is_resumed; /* the run goes on: sends nothing if the progress topic has no life record of it */
-    bool is_new_run; /* no process has sent records of this run yet */
+    struct order_notes
+        *order;       /* what transactions note of the order log, shared by the shards; NULL: nothing */
+    bool keeps_order; /* keep the segments of the order log that the progress topic has */
+    bool is_resumed;  /* the run goes on: sends nothing if the progress topic has no life record of it */
+    bool is_new_run;  /* no process has sent records of this run yet */
     /* sink_context.check and its argument. The sender's thread calls it before each transaction and before it
      * replaces a producer. NULL: no check. */
     int (*check)(void *engine);
@@ -101,9 +105,10 @@ struct sender {
 };
 
 /* Reads from the progress topic which records of the run are out; changes nothing. *next: the micro-batch
- * behind the last part that is out; 0: none is out. Reads up to the first transaction that is still open.
- * Returns false with `error`, of `room` bytes, set. Control thread. */
-bool sender_look(const struct sender_options *options, uint64_t *next, char *error, size_t room);
+ * behind the last part that is out; 0: none is out. *ordered: likewise, behind the last segment of the order log. Reads up
+ * to the first transaction that is still open. Returns false with `error`, of `room` bytes, set. Control thread. */
+bool sender_look(const struct sender_options *options, uint64_t *next, uint64_t *ordered, char *error,
+                 size_t room);
 /* Makes the producer: that ends the open transaction of an earlier process, which can send nothing more. The
  * caller zeroes `sender` before. outbox must outlive the sender. Returns false with sender->error set. One
  * thread at a time. */
@@ -134,7 +139,7 @@ enum sent {
 };
 
 /* Sends `count` parts and their progress records in one transaction; count 0: only the life record of this
- * process. On success adds the progress records to sender->progress; else sets sender->why. */
+ * process. Notes the segments of the order log up to the last part's epoch (count 0: all). On success adds the progress records to sender->progress; else sets sender->why. */
 enum sent transaction_run(struct sender *sender, const struct outbox_part *parts, uint32_t count);
 /* Makes a new producer and calls its init_transactions. deadline_us: on the monotonic clock. If the result
  * is not SENT_GOOD, sender->why is set, and the caller frees the producer. */

@@ -14,7 +14,8 @@ void shard_init(struct shard *shard, uint32_t number, const struct sender_option
 
 bool shard_look(struct shard *shard)
 {
-    return sender_look(&shard->options, &shard->looked, shard->sender.error, sizeof(shard->sender.error));
+    return sender_look(&shard->options, &shard->looked, &shard->looked_order, shard->sender.error,
+                       sizeof(shard->sender.error));
 }
 
 bool shard_fence(struct shard *shard)

@@ -25,6 +25,7 @@ struct shard {
     uint64_t micro_batch, index; /* the last record was the index-th one of `micro_batch` in this shard */
     uint64_t floor;              /* records of micro-batches below it cannot be sent any more */
     uint64_t looked;             /* shard_look: the micro-batch behind what is out */
+    uint64_t looked_order;       /* shard_look: the micro-batch behind the order log that is noted */
     /* Restored from the checkpoint: */
     struct progress_part told; /* the last part that was known to be out */
     bool has_told;
@@ -36,7 +37,7 @@ void shard_init(struct shard *shard, uint32_t number, const struct sender_option
                 struct outbox_room *room);
 
 /* Steps that wait for brokers; return false with shard->sender.error set. Each shard is one thread's at a time. */
-bool shard_look(struct shard *shard);  /* sets `looked`; see sender_look */
+bool shard_look(struct shard *shard);  /* sets `looked` and `looked_order`; see sender_look */
 bool shard_fence(struct shard *shard); /* see sender_fence */
 bool shard_open(struct shard *shard);  /* see sender_open */
 bool shard_close(struct shard *shard); /* stops the sender, and frees the shard; true */

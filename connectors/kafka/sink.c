@@ -455,12 +455,19 @@ static bool kafka_restore(struct sink_context *context, struct snapshot_reader *
     return exact_restored(&sink->exact, reader);
 }
 
-static bool kafka_committed(struct sink_context *context, uint64_t epoch, struct str order LEAT_UNUSED)
+static bool kafka_committed(struct sink_context *context, uint64_t epoch, struct str order)
 {
     struct kafka_sink *sink = context->config;
     if (sink->delivery == EXACTLY_ONCE)
-        return exact_committed(&sink->exact, epoch);
+        return exact_committed(&sink->exact, epoch, order);
     return is_well(context);
+}
+
+static void kafka_stored(struct sink_context *context, uint64_t epoch)
+{
+    struct kafka_sink *sink = context->config;
+    if (sink->delivery == EXACTLY_ONCE)
+        exact_stored(&sink->exact, epoch);
 }
 
 static bool kafka_drain(struct sink_context *context)
@@ -534,6 +541,7 @@ const struct sink_kind sink_kafka = {
     .snapshot = kafka_snapshot,
     .restore = kafka_restore,
     .committed = kafka_committed,
+    .stored = kafka_stored,
     .drain = kafka_drain,
     .report = kafka_report,
     .describe = kafka_describe,

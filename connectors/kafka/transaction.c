@@ -19,6 +19,7 @@ enum {
     FLIGHT_BYTES = 4 << 20,
     SMALLER = 8,            /* batches that brokers refuse as too large become smaller by this factor */
     LINGER_MS_MAX = 900000, /* librdkafka's maximum */
+    ORDER_TOMBSTONES = 256, /* segments of the order log that a transaction makes void, at most */
 };
 
 /* Head of a progress record or tombstone in the notes of a transaction; key and value follow it. */
@@ -280,6 +281,44 @@ static void add_note(struct byte_buffer *notes, const struct byte_buffer *key,
     buffer_append(notes, value->data, value->length);
 }
 
+/* Adds the segments of the order log, and tombstones of those that the object store makes needless, or that are too many. The
+ * last segment stays: it says up to where they are noted. */
+static void add_orders(const struct sender *sender, struct order_note **orders, uint32_t count,
+                       struct byte_buffer *notes)
+{
+    const struct progress_orders *noted = &sender->progress.orders;
+    struct byte_buffer key = {0}, value = {0};
+    uint64_t bytes = noted->bytes, stored = order_notes_stored_next(sender->options.order, noted);
+    for (uint32_t i = 0; i < count; i++) {
+        struct progress_order order = {.life = sender->options.order->life,
+                                       .epoch = orders[i]->epoch,
+                                       .first = orders[i]->first,
+                                       .next = orders[i]->next};
+        for (uint32_t piece = 0; piece < progress_order_pieces(orders[i]->bytes); piece++) {
+            buffer_clear(&key);
+            buffer_clear(&value);
+            progress_put_order(&sender->progress, &order, piece,
+                               (struct str){orders[i]->data, orders[i]->bytes}, &key, &value);
+            add_note(notes, &key, &value);
+        }
+        bytes += orders[i]->bytes;
+    }
+    buffer_clear(&value);
+    for (uint32_t i = 0; i + 1 < noted->count && i < ORDER_TOMBSTONES; i++) {
+        const struct progress_order *old = &noted->items[i];
+        if (old->next > stored && bytes <= PROGRESS_ORDER_BYTES_MAX)
+            continue;
+        bytes -= old->bytes;
+        for (uint32_t piece = 0; piece < old->pieces; piece++) {
+            buffer_clear(&key);
+            progress_put_order(&sender->progress, old, piece, (struct str){"", 0}, &key, NULL);
+            add_note(notes, &key, &value);
+        }
+    }
+    buffer_free(&key);
+    buffer_free(&value);
+}
+
 /* Makes the records for the progress topic: parts (count 0: the life), and tombstones of old parts. */
 static void make_notes(const struct sender *sender, const struct outbox_part *parts, uint32_t count,
                        struct byte_buffer *notes)
@@ -509,6 +548,13 @@ enum sent transaction_run(struct sender *sender, const struct outbox_part *parts
     sender->refused = RD_KAFKA_RESP_ERR_NO_ERROR;
     sender->refused_count = 0;
     sender->why[0] = '\0';
+    uint32_t orders_count = 0;
+    struct order_note **orders = NULL;
+    if (sender->options.order != NULL) {
+        orders = order_notes_take(sender->options.order,
+                                  count == 0 ? UINT64_MAX : parts[count - 1].epoch->epoch, &orders_count);
+        add_orders(sender, orders, orders_count, &notes);
+    }
     make_notes(sender, parts, count, &notes);
     enum sent sent = send_all(sender, parts, count, &notes);
     while (sent == SENT_GOOD && next_note(&notes, &at, &key, &value))
@@ -517,5 +563,7 @@ enum sent transaction_run(struct sender *sender, const struct outbox_part *parts
     if (sent == SENT_UNKNOWN || sent == SENT_REFUSED)
         transaction_producer_free(sender);
     buffer_free(&notes);
+    if (sender->options.order != NULL)
+        order_notes_release(sender->options.order, orders, orders_count, sent == SENT_GOOD);
     return sent;
 }

@@ -366,6 +366,16 @@ struct sink_context {
     /* For `fence` only: the micro-batch number after the last one whose order is in the checkpoint directory;
      * UINT64_MAX: unknown. NULL: not needed. */
     uint64_t (*known_next)(void *engine);
+    /* Checkpoints are copied to an object store, which may be behind what is out: the sink notes the order log (`committed`)
+     * beside what it sends, so that a run which goes on from the store alone makes the same rows again. */
+    bool notes_order;
+    /* With notes_order: calls `take` for each segment of the order log that the checkpoint directory has from micro-batch
+     * `since` (0: the oldest one) on, up to the checkpoint with which the run goes on. Control thread, in `restore`. */
+    void (*each_segment)(void *engine, uint64_t since, void (*take)(void *argument, struct str segment),
+                         void *argument);
+    /* For `fence` only: the checkpoint directory was restored from an object store; gives it a segment of the order log that
+     * the sink has noted. Where two have a micro-batch, the later call counts. false after a diagnostic. NULL: it was not. */
+    bool (*take_segment)(void *engine, struct str segment);
     uint32_t life; /* generation of the run (state/checkpoint.h); part of the names of temporary files */
     /* Set by a sink that cannot go on (disk full): message for the user. The job stops. */
     char error[512];
@@ -388,7 +398,7 @@ struct sink_kind {
     void (*shape)(const struct sink_bind *bind, struct byte_buffer *out);
     /* For sinks that send what checkpoints hold; called before the checkpoint to resume from is chosen: shuts
      * out any other process that still sends for run `run_id`. Of the context, only config, input, arena,
-     * diags, job, name, run_id, has_checkpoints, check, engine and known_next are set. Keeps no state: `open`
+     * diags, job, name, run_id, has_checkpoints, check, engine, known_next and take_segment are set. Keeps no state: `open`
      * may follow, also for another run, or not. If micro-batches from known_next on have been sent, the
      * checkpoint directory is an old copy, and no process is shut out. false + diagnostic. NULL: no other
      * process can send. */
@@ -420,6 +430,9 @@ struct sink_kind {
      * call; empty with `commit: store`. false: as for write, and the job stops (if
      * `write` may fail at the same time, the sink writes `error` under its own lock). */
     bool (*committed)(struct sink_context *context, uint64_t epoch, struct str order);
+    /* With notes_order: the object store has the checkpoint of that epoch, so that what the sink notes of the order log up to
+     * it is not needed. On the thread that copies checkpoints. NULL: nothing to do. */
+    void (*stored)(struct sink_context *context, uint64_t epoch);
     /* Called on the control thread after the last micro-batch, also after Ctrl-C: waits a while until
      * committed output is sent. Output that is not sent by then stays in the checkpoint for the next start.
      * false: as for write. */

@@ -138,6 +138,13 @@ static inline bool run_awaits_store(const struct run *run)
     return run->plan->config.checkpoint.commit == COMMIT_STORE && run->barrier != NULL;
 }
 
+/* Whether an object store has copies of checkpoints, and may be behind what sinks have given away. */
+static inline bool run_notes_order(const struct run *run)
+{
+    const struct job_checkpoint *config = &run->plan->config.checkpoint;
+    return config->store.length > 0 && config->commit == COMMIT_LOCAL && run->barrier != NULL;
+}
+
 static inline const struct plan_node *run_source_node(const struct run *run, uint32_t source)
 {
     return &run->plan->nodes[run->plan->sources[source]];

@@ -75,6 +75,13 @@ static uint64_t known_next(void *engine)
     return checkpoint_order_next(run->dir);
 }
 
+/* Implements sink_context.take_segment. */
+static bool take_segment(void *engine, struct str segment)
+{
+    struct run *run = engine;
+    return checkpoint_redo_take(run->dir, segment, run->diags);
+}
+
 /* Shuts out any process that still sends for the newest run in the directory: rows that its sinks sent while
  * a checkpoint is chosen would lie behind the chosen checkpoint, and their order would be unknown. false
  * after a diagnostic. */
@@ -82,6 +89,7 @@ static bool fence_sinks(struct run *run)
 {
     struct run_id before;
     bool goes_on = run->options.mode == RUN_AUTO || run->options.mode == RUN_RESUME;
+    bool is_restored = goes_on && checkpoint_is_restored(run->dir);
     if (!checkpoint_newest_run(run->dir, &before))
         return true;
     for (uint32_t i = 0; i < run->plan->nodes_count; i++) {
@@ -96,6 +104,7 @@ static bool fence_sinks(struct run *run)
                                        .check = fence_check,
                                        .engine = run,
                                        .known_next = goes_on ? known_next : NULL,
+                                       .take_segment = is_restored ? take_segment : NULL,
                                        .job = run->plan->name,
                                        .name = node->name};
         memcpy(context.run_id, before.bytes, sizeof(context.run_id));

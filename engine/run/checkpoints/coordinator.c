@@ -167,6 +167,8 @@ static void finish_checkpoint(struct checkpoints *c)
             c->diags.errors = 0;
         if (c->count == 0 && c->run->is_from)
             from_store_forget(c->run, &c->diags);
+        if (c->count == 0)
+            checkpoint_forget_restored(c->run->dir);
     } else if (!is_published) {
         sequencer_forget_barrier(c->run);
     }

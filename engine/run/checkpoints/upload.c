@@ -55,15 +55,20 @@ static void show_behind(struct upload *u)
         atomic_store(&u->run->barrier->uncommitted, u->published - u->stored);
 }
 
-/* The store has the checkpoint: with `commit: store` sinks may give away what it covers. It is of this life, or the one with
- * which this life began. Called without the mutex, which sinks must not wait for. */
+/* The store has the checkpoint: sinks need not be able to go on from an older one, and with `commit: store` they may give away
+ * what it covers. It is of this life, or the one with which this life began. Called without the mutex, which sinks must not wait
+ * for. */
 static void commit(struct upload *u, struct checkpoint_id id)
 {
     struct run *run = u->run;
     bool is_own = id.generation == checkpoint_generation(run->dir);
     bool is_before = id.generation == run->resumed_generation && id.epoch == run->resumed_epoch;
-    if (!run_awaits_store(run) || !(is_own || is_before) || run_is_fenced(run))
+    if (!(is_own || is_before) || run_is_fenced(run))
         return;
+    if (!run_awaits_store(run)) {
+        lanes_stored(run, id.epoch);
+        return;
+    }
     lanes_committed(run, id.epoch, (struct str){"", 0});
     atomic_store_explicit(&run->barrier->committed, id.epoch, memory_order_release);
 }

@@ -243,6 +243,9 @@ void sink_failed(struct node_instance *node);
 void sink_say(struct node_instance *node, const char *what);
 /* Tells the sink of a newly published checkpoint: files that it covers get their final names. */
 void sink_tell_published(struct node_instance *node);
+/* Implements sink_context.each_segment. */
+void sink_each_segment(void *engine, uint64_t since, void (*take)(void *argument, struct str segment),
+                       void *argument);
 
 /* stage.c */
 /* stage_give: gives rows to the node; the batch stays the caller's. stage_merge: gives the node the rows of

@@ -29,6 +29,8 @@ bool lanes_finish_sinks(struct run *run);
  * of that epoch; empty where the checkpoint is in an object store. Coordinator thread, or with `commit: store` the thread that
  * copies. */
 void lanes_committed(struct run *run, uint64_t epoch, struct str segment);
+/* Call when an object store has the checkpoint of that epoch. The thread that copies. */
+void lanes_stored(struct run *run, uint64_t epoch);
 /* run_peek_ask. Any thread. */
 enum run_peek_end lanes_peek(struct run *run, struct run_peek *peek);
 /* Fills in what run_times says of lanes and instances; lanes_count_instances: how many of them there are. Any thread. */

@@ -1,7 +1,12 @@
 /* Begins and finishes sinks, tells them of checkpoints, and reports their errors. */
 #include "run/lanes/internal.h"
 
+#include "core/order_log.h"
+#include "core/os.h"
 #include "run/base/barrier.h"
+#include "state/checkpoint.h"
+
+#include <stdlib.h>
 
 bool lanes_begin_sinks(struct run *run)
 {
@@ -61,6 +66,15 @@ void lanes_committed(struct run *run, uint64_t epoch, struct str segment)
     }
 }
 
+void lanes_stored(struct run *run, uint64_t epoch)
+{
+    for (uint32_t i = 0; i < run->sinks_count; i++) {
+        struct node_instance *sink = run->lanes->sinks[i];
+        if (sink->node->sink_kind->stored != NULL)
+            sink->node->sink_kind->stored(&sink->sink, epoch);
+    }
+}
+
 bool lanes_finish_sinks(struct run *run)
 {
     bool is_good = true;
@@ -80,4 +94,31 @@ bool lanes_finish_sinks(struct run *run)
         is_good &= is_node_good;
     }
     return is_good;
+}
+
+void sink_each_segment(void *engine, uint64_t since, void (*take)(void *argument, struct str segment),
+                       void *argument)
+{
+    struct run *run = engine;
+    struct arena arena = {0};
+    struct diag_list said; /* a damaged segment is said where the run itself needs it */
+    struct run_id id;
+    const char **paths;
+    uint32_t count;
+    uint64_t oldest;
+    diag_list_init(&said, &arena);
+    checkpoint_order_paths(run->dir, since, &arena, &paths, &count, &oldest, &id, &said);
+    if (since == 0 && oldest != UINT64_MAX)
+        checkpoint_order_paths(run->dir, oldest, &arena, &paths, &count, &oldest, &id, &said);
+    for (uint32_t i = 0; i < count; i++) {
+        char *text = NULL;
+        size_t bytes = 0;
+        struct order_head head;
+        bool is_good = os_read_file(paths[i], ORDER_SEGMENT_MAX, &text, &bytes) == 0 &&
+                       order_head_read((struct str){text, bytes}, &head) == NULL;
+        if (is_good && head.next <= sequencer_first(run))
+            take(argument, (struct str){text, bytes});
+        free(text);
+    }
+    arena_free(&arena);
 }

@@ -65,6 +65,72 @@ static void test_order(void **state LEAT_UNUSED)
     progress_free(&progress);
 }
 
+/* --- The order log --- */
+
+static enum progress_read give_piece(struct progress *to, const struct progress_order *order, uint32_t piece,
+                                     struct str segment, size_t cut)
+{
+    struct byte_buffer key = {0}, value = {0};
+    progress_put_order(to, order, piece, segment, &key, &value);
+    struct str bytes = text(&value);
+    bytes.length -= cut;
+    enum progress_read read = progress_apply(to, text(&key), bytes);
+    buffer_free(&key);
+    buffer_free(&value);
+    return read;
+}
+
+static enum progress_read void_piece(struct progress *to, uint64_t first, uint32_t piece)
+{
+    struct byte_buffer key = {0};
+    progress_put_order(to, &(struct progress_order){.first = first}, piece, (struct str){"", 0}, &key, NULL);
+    enum progress_read read = progress_apply(to, text(&key), (struct str){NULL, 0});
+    buffer_free(&key);
+    return read;
+}
+
+/* A segment of three pieces, another one that replaces it, pieces of the first one that come late, and tombstones. */
+static void test_order_log(void **state LEAT_UNUSED)
+{
+    enum { BYTES = 2 * PROGRESS_ORDER_PIECE + 77 };
+    struct progress progress;
+    progress_init(&progress, run_a, STR("out"));
+    progress.orders.keeps_data = true;
+    struct progress_orders *orders = &progress.orders;
+    char *bytes = calloc(1, BYTES);
+    assert_non_null(bytes);
+    for (size_t i = 0; i < BYTES; i++)
+        bytes[i] = (char)(i * 7 >> 3);
+    struct progress_order old = {.life = 1, .epoch = 5, .first = 10, .next = 20},
+                          new = {.life = 2, .epoch = 5, .first = 10, .next = 30};
+    struct str whole = {bytes, BYTES}, small = {bytes, 9};
+    assert_int_equal(progress_order_pieces(BYTES), 3);
+    for (uint32_t piece = 0; piece < 3; piece++) {
+        assert_false(orders->count > 0 && progress_order_is_whole(&orders->items[0]));
+        assert_int_equal(give_piece(&progress, &old, piece, whole, 0), PROGRESS_READ);
+    }
+    assert_int_equal(orders->count, 1);
+    assert_true(progress_order_is_whole(&orders->items[0]));
+    assert_memory_equal(orders->items[0].data, bytes, BYTES);
+    assert_int_equal(orders->bytes, BYTES);
+    assert_int_equal(give_piece(&progress, &new, 0, small, 0), PROGRESS_READ);
+    assert_int_equal(give_piece(&progress, &old, 1, whole, 0), PROGRESS_READ); /* compaction left it behind */
+    assert_int_equal(orders->count, 1);
+    assert_true(progress_order_is_whole(&orders->items[0]));
+    assert_int_equal(orders->items[0].bytes, 9);
+    assert_int_equal(progress_orders_next(orders), 30);
+    assert_int_equal(give_piece(&progress, &old, 0, whole, 1), PROGRESS_DAMAGED);
+    new.next = new.first;
+    assert_int_equal(give_piece(&progress, &new, 0, small, 0), PROGRESS_DAMAGED);
+    assert_int_equal(void_piece(&progress, 10, 2), PROGRESS_READ); /* the first piece's tombstone counts */
+    assert_int_equal(orders->count, 1);
+    assert_int_equal(void_piece(&progress, 10, 0), PROGRESS_READ);
+    assert_int_equal(orders->count, 0);
+    assert_int_equal(orders->bytes, 0);
+    free(bytes);
+    progress_free(&progress);
+}
+
 /* As many parts as in a month, of which old ones get tombstones: the memory stays small, and
  * the time linear. */
 static void test_many(void **state LEAT_UNUSED)
@@ -241,10 +307,11 @@ static void test_random_bytes(void **state LEAT_UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),        cmocka_unit_test(test_many),
-        cmocka_unit_test(test_others),       cmocka_unit_test(test_life),
-        cmocka_unit_test(test_damage),       cmocka_unit_test(test_impossible),
-        cmocka_unit_test(test_random_bytes), cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_order),      cmocka_unit_test(test_order_log),
+        cmocka_unit_test(test_many),       cmocka_unit_test(test_others),
+        cmocka_unit_test(test_life),       cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_impossible), cmocka_unit_test(test_random_bytes),
+        cmocka_unit_test(test_layouts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
