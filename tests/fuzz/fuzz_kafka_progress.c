@@ -1,6 +1,6 @@
 /* Arbitrary records of a progress topic (connectors/kafka/progress.h). The input is a sequence of records,
- * each begun by a byte that says how it is made: from any bytes, or as a part, a tombstone or a life with
- * small numbers and a right checksum, so that parts touch each other. After each record the verdict and the
+ * each begun by a byte that says how it is made: from any bytes, or as a part, a tombstone, a life or a piece of the order
+ * log with small numbers and a right checksum, so that parts touch each other. After each record the verdict and the
  * progress are those of a simple model. */
 #include "connectors/kafka/progress.h"
 #include "fuzz.h"
@@ -14,6 +14,7 @@ enum {
     PART_BYTES = 72,
     LAYOUT_BYTES = 16,
     LIFE_BYTES = 112,
+    PIECE_BYTES = 32, /* before the bytes of a piece */
     CHECK_BYTES = 8,
     PARTS_MAX = 512
 };
@@ -118,6 +119,17 @@ static void make_life(struct input *input, struct byte_buffer *key, struct byte_
     seal(key, value);
 }
 
+static void make_order(struct input *input, struct byte_buffer *key, struct byte_buffer *value)
+{
+    uint64_t first = take(input), piece = take(input) % 3, bytes = take(input);
+    const uint64_t head[] = {take(input) % 3, take(input) % 3, first + take(input) % 4,
+                             bytes + take(input) % 2};
+    put_head(key, 1, 'o', first, piece);
+    buffer_append(value, head, sizeof(head));
+    take_bytes(input, value, bytes);
+    seal(key, value);
+}
+
 /* Makes the next record; returns false if it is a tombstone. */
 static bool make_record(struct input *input, struct byte_buffer *key, struct byte_buffer *value)
 {
@@ -126,10 +138,10 @@ static bool make_record(struct input *input, struct byte_buffer *key, struct byt
     buffer_clear(value);
     switch (how % 4) {
     case 0: make_part(input, key, value); break;
-    case 1: make_life(input, key, value); break;
+    case 1: (how & 8 ? make_order : make_life)(input, key, value); break;
     case 2: {
         uint64_t first = take(input);
-        put_head(key, how & 8 ? 2 : 1, how & 4 ? 'l' : 'p', first, take(input) % 8);
+        put_head(key, how & 8 ? 2 : 1, how & 16 ? 'o' : how & 4 ? 'l' : 'p', first, take(input) % 8);
         return false;
     }
     default:
@@ -192,6 +204,46 @@ static enum progress_read model_life(const struct byte_buffer *key, const struct
     return PROGRESS_READ;
 }
 
+/* The verdict alone; check_orders says what holds of the segments. */
+static enum progress_read model_order(const struct byte_buffer *key, const struct byte_buffer *value,
+                                      bool has_value)
+{
+    uint64_t first = word(key->data + 24), piece = word(key->data + 32), pieces;
+    if (!has_value)
+        return PROGRESS_READ;
+    if (value->length < CHECK_BYTES + PIECE_BYTES ||
+        word(value->data + value->length - CHECK_BYTES) !=
+            check_of(key, value->data, value->length - CHECK_BYTES))
+        return PROGRESS_DAMAGED;
+    uint64_t next = word(value->data + 16), bytes = word(value->data + 24),
+             own = value->length - CHECK_BYTES - PIECE_BYTES;
+    if (next <= first || bytes == 0 || bytes > (uint64_t)1 << 30)
+        return PROGRESS_DAMAGED;
+    pieces = (bytes - 1) / PROGRESS_ORDER_PIECE + 1;
+    if (piece >= pieces)
+        return PROGRESS_DAMAGED;
+    uint64_t wanted =
+        piece + 1 < pieces ? (uint64_t)PROGRESS_ORDER_PIECE : bytes - piece * PROGRESS_ORDER_PIECE;
+    return own == wanted ? PROGRESS_READ : PROGRESS_DAMAGED;
+}
+
+static void check_orders(const struct progress_orders *orders)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < orders->count; i++) {
+        const struct progress_order *order = &orders->items[i];
+        must(i == 0 || orders->items[i - 1].first < order->first, "segments are in order, each once");
+        must(order->got > 0 && order->got <= order->pieces && order->next > order->first,
+             "a segment has its first piece");
+        uint64_t sum = 0; /* the sanitizer sees whether all bytes are there */
+        for (uint64_t k = 0; k < order->bytes && progress_order_is_whole(order); k++)
+            sum += (uint8_t)order->data[k];
+        must(sum <= order->bytes * UINT8_MAX, "a whole segment has all bytes");
+        bytes += order->bytes;
+    }
+    must(bytes == orders->bytes, "bytes are counted");
+}
+
 static enum progress_read model_apply(const struct byte_buffer *key, const struct byte_buffer *value,
                                       bool has_value)
 {
@@ -215,6 +267,7 @@ static enum progress_read model_apply(const struct byte_buffer *key, const struc
     }
     return kind == 'p'   ? model_part(key, value, has_value)
            : kind == 'l' ? model_life(key, value, has_value)
+           : kind == 'o' ? model_order(key, value, has_value)
                          : PROGRESS_NEWER;
 }
 
@@ -233,6 +286,7 @@ static void compare(const struct progress *progress)
          "the same life");
     must(progress->others == model.others && progress->foreign == model.foreign,
          "what is not ours is counted");
+    check_orders(&progress->orders);
 }
 
 /* Each part must be written as it was read. */
@@ -274,6 +328,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct byte_buffer key = {0}, value = {0};
     struct progress progress;
     progress_init(&progress, run, sink);
+    progress.orders.keeps_data = true;
     model = (struct model){0};
     while (input.at < input.end && model.count < PARTS_MAX - 1) {
         bool has_value = make_record(&input, &key, &value);
