@@ -159,6 +159,16 @@ struct snapshot_reader *checkpoint_reader(struct checkpoint *checkpoint, const c
                                           const struct group_set *groups, struct diag_list *diags);
 /* False: a diagnostic (E0702) was added while reading. */
 bool checkpoint_reader_close(struct snapshot_reader *reader);
+
+/* The whole state of one operator on its way to another instance, in memory. One thread.
+ *   - snapshot_memory_begin: a writer for operator_snapshot (core/operator_state.h), which asks for a base. epoch: of the checkpoint
+ *     that comes next.
+ *   - snapshot_memory_end: runs what was deferred, says that nothing was published, and frees the writer. *records: gets the
+ *     records, one after another as core/moved.h says; the caller frees them. False: a part could not give its state.
+ *   - snapshot_memory_reader: reads them, which must stay until checkpoint_reader_close. */
+struct snapshot_writer *snapshot_memory_begin(uint64_t epoch);
+LEAT_CHECKED bool snapshot_memory_end(struct snapshot_writer *writer, struct byte_buffer *records);
+struct snapshot_reader *snapshot_memory_reader(struct str records);
 /* Puts a database of the checkpoint, below checkpoint_info.databases, into the directory `path`, whose old content is removed,
  * for state_store_open(..., is_restored). *has_database: whether it was there; else there is no directory then. False after
  * E0702. */

@@ -448,7 +448,7 @@ bool checkpoint_restore_database(struct checkpoint *checkpoint, uint32_t number,
 /* --- Reading records --- */
 
 struct snapshot_reader {
-    struct checkpoint *checkpoint;
+    struct checkpoint *checkpoint; /* NULL: `data` has all there is */
     struct diag_list *diags;
     char *prefix;
     const struct group_set *groups; /* NULL: all */
@@ -474,8 +474,10 @@ static void state_path(const struct snapshot_reader *reader, char *path)
 void snapshot_corrupt(struct snapshot_reader *reader, struct diag_list *diags, const char *what)
 {
     char path[PATH_BYTES];
-    if (reader == NULL) { /* a record of a key group that moves */
+    if (reader == NULL || reader->checkpoint == NULL) { /* a record on its way between instances */
         diag_error(diags, DIAG_STATE_FAILED, (struct span){0}, "%s", what);
+        if (reader != NULL)
+            reader->is_failed = true;
         return;
     }
     state_path(reader, path);
@@ -489,6 +491,14 @@ struct snapshot_reader *checkpoint_reader(struct checkpoint *checkpoint, const c
     struct snapshot_reader *reader = mem_calloc(1, sizeof(*reader));
     *reader = (struct snapshot_reader){
         .checkpoint = checkpoint, .diags = diags, .prefix = mem_strdup(prefix), .groups = groups, .fd = -1};
+    return reader;
+}
+
+struct snapshot_reader *snapshot_memory_reader(struct str records)
+{
+    struct snapshot_reader *reader = mem_calloc(1, sizeof(*reader));
+    *reader =
+        (struct snapshot_reader){.data = (char *)(uintptr_t)records.data, .length = records.length, .fd = -1};
     return reader;
 }
 
@@ -543,7 +553,8 @@ static bool load_frame(struct snapshot_reader *reader, const struct manifest_fra
 /* Loads the next frame that may have records for this reader, over the whole chain. False: end or error. */
 static bool next_frame(struct snapshot_reader *reader)
 {
-    for (; reader->link < reader->checkpoint->count; reader->link++, reader->next_frame = 0) {
+    for (; reader->checkpoint != NULL && reader->link < reader->checkpoint->count;
+         reader->link++, reader->next_frame = 0) {
         const struct manifest *manifest = &reader->checkpoint->chain[reader->link];
         while (reader->next_frame < manifest->frames_count) {
             struct manifest_frame frame = manifest_frame(manifest, reader->next_frame++);

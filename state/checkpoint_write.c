@@ -35,8 +35,9 @@ struct snapshot_writer {
     struct manifest_frame open; /* the frame that records are added to; bytes 0: none */
     struct deferred *deferred;
     uint32_t deferred_count;
-    const char *refusal; /* set by snapshot_refuse: why the part cannot be written; NULL: not refused */
-    bool is_streaming;   /* the writer thread runs the part's jobs: records go directly into state.bin */
+    const char *refusal;   /* set by snapshot_refuse: why the part cannot be written; NULL: not refused */
+    uint64_t memory_epoch; /* of a part in memory, whose checkpoint is NULL */
+    bool is_streaming;     /* the writer thread runs the part's jobs: records go directly into state.bin */
 };
 
 struct checkpoint_writer {
@@ -62,12 +63,12 @@ static const char held_step[] = "another process has taken over the directory";
 
 uint64_t snapshot_epoch(const struct snapshot_writer *writer)
 {
-    return writer->checkpoint->info.id.epoch;
+    return writer->checkpoint == NULL ? writer->memory_epoch : writer->checkpoint->info.id.epoch;
 }
 
 bool snapshot_is_base(const struct snapshot_writer *writer)
 {
-    return writer->checkpoint->info.previous.generation == 0;
+    return writer->checkpoint == NULL || writer->checkpoint->info.previous.generation == 0;
 }
 
 void snapshot_defer(struct snapshot_writer *writer, snapshot_job *write, snapshot_done *done, void *argument)
@@ -154,7 +155,7 @@ bool snapshot_put(struct snapshot_writer *part, uint32_t key_group, const void *
 {
     leat_assert(bytes <= CHECKPOINT_RECORD_MAX && (key_group < KEY_GROUPS || key_group == SNAPSHOT_GLOBAL));
     struct checkpoint_writer *checkpoint = part->checkpoint;
-    if (checkpoint->error != 0 && part->is_streaming)
+    if (part->is_streaming && checkpoint->error != 0)
         return false;
     if (part->open.bytes == 0) {
         part->open.offset = part->is_streaming ? checkpoint->state.bytes : part->buffer.length;
@@ -174,6 +175,29 @@ bool snapshot_put(struct snapshot_writer *part, uint32_t key_group, const void *
     if (part->open.bytes >= FRAME_TARGET)
         close_frame(part);
     return !part->is_streaming || checkpoint->error == 0;
+}
+
+/* --- A part in memory --- */
+
+struct snapshot_writer *snapshot_memory_begin(uint64_t epoch)
+{
+    struct snapshot_writer *part = mem_calloc(1, sizeof(*part));
+    part->memory_epoch = epoch;
+    return part;
+}
+
+bool snapshot_memory_end(struct snapshot_writer *part, struct byte_buffer *records)
+{
+    bool is_good = true;
+    for (uint32_t i = 0; i < part->deferred_count; i++)
+        is_good &= part->deferred[i].write(part->deferred[i].argument, part);
+    for (uint32_t i = 0; i < part->deferred_count; i++)
+        part->deferred[i].done(part->deferred[i].argument, false);
+    *records = part->buffer;
+    buffer_free(&part->frames);
+    free(part->deferred);
+    free(part);
+    return is_good;
 }
 
 /* --- One checkpoint --- */

@@ -44,6 +44,16 @@ struct state_store *state_store_open(const char *directory, size_t memory_bytes,
  * advances, not at barriers. Right after opening; control thread. */
 void state_store_set_temporary(struct state_store *store);
 void state_store_close(struct state_store *store);
+/* An operator goes to another instance, which has another store. state_store_spare_unknown: call for that store before the
+ * operator is opened: until the next state_store_checkpoint, which knows it, compactions drop no rows because they have no
+ * owner. store_import_tables: copies what `from` has of the tables of
+ * learners that use the store; right after they were opened. state_store_drop: deletes all rows of the id, whose operator was
+ * closed; checkpoints that were taken keep them. Where these fail, the store keeps the error. state_store_written: bytes written
+ * to the store so far, by any thread. */
+void state_store_spare_unknown(struct state_store *store);
+void store_import_tables(struct state_store *store, struct state_store *from);
+void state_store_drop(struct state_store *store, uint16_t id);
+uint64_t state_store_written(const struct state_store *store);
 /* Why the store failed, or NULL; the text belongs to the store. A failed store gives wrong answers: the
  * engine stops before it publishes anything. Any thread. */
 const char *state_store_error(struct state_store *store);

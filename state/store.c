@@ -446,11 +446,40 @@ bool store_commit(struct state_store *store, rocksdb_writebatch_t *batch)
     }
     if (!open_database(store, false))
         return false;
+    size_t bytes;
+    rocksdb_writebatch_data(batch, &bytes);
+    atomic_fetch_add_explicit(&store->written, bytes, memory_order_relaxed);
     rocksdb_write(atomic_load(&store->database), store->write_options, batch, &text);
     rocksdb_writebatch_clear(batch);
     if (text != NULL)
         store_fail(store, "writing state", text);
     return text == NULL;
+}
+
+uint64_t state_store_written(const struct state_store *store)
+{
+    return atomic_load_explicit(&store->written, memory_order_relaxed);
+}
+
+void state_store_spare_unknown(struct state_store *store)
+{
+    pthread_mutex_lock(&store->mutex);
+    store->rules->is_complete = false;
+    pthread_mutex_unlock(&store->mutex);
+}
+
+void state_store_drop(struct state_store *store, uint16_t id)
+{
+    char *text = NULL, first[STORE_PREFIX_BYTES] = {(char)(id >> 8), (char)id};
+    uint32_t next =
+        (uint32_t)id + 1; /* ids end below PARTS_ID_MAX, so that the next one has two bytes as well */
+    char limit[STORE_PREFIX_BYTES] = {(char)(next >> 8), (char)next};
+    rocksdb_t *database = atomic_load(&store->database);
+    if (database == NULL)
+        return;
+    rocksdb_delete_range_cf(database, store->write_options, store->family, first, 2, limit, 2, &text);
+    if (text != NULL)
+        store_fail(store, "deleting state", text);
 }
 
 bool store_get(struct state_store *store, uint32_t count, const char *const *keys, const size_t *key_bytes,

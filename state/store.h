@@ -96,8 +96,6 @@ struct store_range {
 };
 LEAT_CHECKED bool store_scan_ranges(struct state_store *store, const struct store_range *ranges,
                                     uint32_t count, store_visit *visit, void *argument);
-/* Copies what `from` has of the users with has_table. Where it fails, the store keeps the error. */
-void store_import_tables(struct state_store *store, struct state_store *from);
 /* Writes what is in the database's memory to files, so that store_bytes counts it. False: the store failed. */
 LEAT_CHECKED bool store_flush(struct state_store *store);
 /* About how many bytes the pairs with first <= key < limit have; recent writes are not counted. */

@@ -22,6 +22,7 @@ struct state_store {
     rocksdb_writeoptions_t *write_options;
     atomic_ullong releases;
     atomic_llong pressure;
+    atomic_ullong written; /* bytes of batches */
     char *_Atomic error;
     struct store_user *users;
     struct filter *rules;

@@ -297,8 +297,9 @@ static json_t *summary_json(const struct summary *summary)
         "bottleneck_node", cause_json(summary), "watermark", holder_json(stats), "nodes", nodes,
         "dead_examples", dead, "warnings", warnings, "serves", serves);
     leat_assert(root != NULL);
-    if (stats->moved_groups > 0) { /* with --move */
+    if (stats->moved_groups + stats->moved_operators > 0) { /* with --move */
         json_object_set_new(root, "moved_groups", json_integer((json_int_t)stats->moved_groups));
+        json_object_set_new(root, "moved_operators", json_integer((json_int_t)stats->moved_operators));
         json_object_set_new(root, "moved_bytes", json_integer((json_int_t)stats->moved_bytes));
         json_object_set_new(root, "moved_changes", json_integer((json_int_t)stats->moved_changes));
         json_object_set_new(root, "move_stop_ms", json_real((double)stats->move_stop_us / 1e3));

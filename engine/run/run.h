@@ -187,9 +187,9 @@ struct run_stats {
     struct run_dead_example dead[RUN_DEAD_EXAMPLES]; /* set once the run is joined */
     uint32_t dead_count;
     uint32_t lanes;
-    /* Of key groups that moved to another lane: bytes in all, and those of changes, while lanes stood still; for how long
-     * one did at most. */
-    uint64_t moved_groups, moved_bytes, moved_changes;
+    /* Of key groups that moved to another lane, and of operators of stages with one instance that moved to another one's
+     * database: bytes in all, and those of groups' changes, while lanes stood still; for how long one did at most. */
+    uint64_t moved_groups, moved_operators, moved_bytes, moved_changes;
     int64_t move_stop_us;
 };
 /* Fills *stats; texts that it points to belong to the run. */

@@ -16,6 +16,8 @@ For each job of tests/crash/*.leat a reference run (one lane), then:
   stopped at a passage of the failpoint that the seed chose, or at a random moment, and ended by `kill -9` there. The
   next life must begin at the newest whole checkpoint.
 
+- where there are learners: a run in which these move between databases (leat run --move), and lives that are killed at each step.
+
 Output files, counts, figures and models must equal the reference, byte for byte; what all lives have read is at most all
 records in each round, and the longest epoch for each kill, by what was read from a checkpoint until the next one began.
 
@@ -33,7 +35,7 @@ import shutil
 import subprocess
 import sys
 
-from lives import CHECKPOINTS_LEAST, KILL_POINTS, LANES, MOVE_POINTS, Failure, Inputs, Round
+from lives import CHECKPOINTS_LEAST, KILL_POINTS, LANES, MOVE_POINTS, WHOLE_POINTS, Failure, Inputs, Round
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from patience import PATIENCE_S  # noqa: E402
@@ -44,6 +46,8 @@ KILLS_FOR_ALL_POINTS = 200  # with fewer the seed and the machine's pace decide 
 SPILLING = {"features", "cold", "tiers"}  # jobs whose state does not fit into their memory
 SLOW = {"tiers"}  # jobs that are killed half as often, for a model of a GPU takes its time for wide rows
 INTERVALS = ["off", "100ms", "10s"]
+MOVE_ROUNDS = 4  # to be killed at each step
+SLOWLY_MS = [20, 100, 400]  # between micro-batches, so that checkpoints come, and learners move
 KERNELS = {"scalar": None, "avx2": "avx2", "avx512": "avx512f"}
 
 
@@ -204,6 +208,52 @@ def run_variants(job, expected, has_learner, is_thorough, report):
     report(f"ok - crash: {job.name}: the same bytes in {runs} runs: checkpoints off, 100 ms, 10 s{kinds}")
 
 
+def run_moving(job, expected):
+    """A run whose learners go from database to database with every second checkpoint. Returns how often one did."""
+    state = os.path.join(job.folder, "moving-state")
+    found, summary = job.undisturbed("moving", 3, state, "10ms", device=job.devices[0], move=1)
+    moved = summary.get("moved_operators", 0)
+    compare(found, expected, f"where learners moved {moved} times")
+    shutil.rmtree(state, ignore_errors=True)
+    shutil.rmtree(os.path.join(job.folder, "moving"), ignore_errors=True)
+    return moved
+
+
+def run_move_kills(job, expected, rng):
+    """Kills at each step of a learner's move, as far as MOVE_ROUNDS rounds come by. Returns the steps."""
+    points = set()
+    for number in range(MOVE_ROUNDS):
+        left = [point for point in WHOLE_POINTS if point not in points]
+        if not left:
+            break
+        round_ = Round(job, rng, f"moves-{number}")
+        while not round_.life(left[0] if left else None, bool(left)):
+            points |= round_.points
+            left = [point for point in left if point not in points]
+        compare(job.outcome(round_.place, round_.state, round_.summary), expected, f"after kills while learners moved, {round_.log}")
+        shutil.rmtree(round_.state, ignore_errors=True)
+        shutil.rmtree(os.path.join(job.folder, round_.place), ignore_errors=True)
+    return points
+
+
+def run_moves(job, expected, rng, report):
+    """Learners move: undisturbed, and killed at each step of it. Returns the steps."""
+    least, job.checkpoints_least = job.checkpoints_least, 1
+    for slowly in SLOWLY_MS:
+        job.environment["LEAT_FAILPOINTS"] = f"run.claimed=sleep:{slowly}"
+        moved = run_moving(job, expected)
+        if moved > 0:
+            break
+    points = run_move_kills(job, expected, rng)
+    del job.environment["LEAT_FAILPOINTS"]
+    job.checkpoints_least = least
+    job.never_passed -= points
+    is_good = moved > 0 and points == set(WHOLE_POINTS)
+    report(f"{'ok' if is_good else 'not ok'} - crash: {job.name}: the same bytes where learners moved {moved} times; killed at "
+           f"{', '.join(sorted(points))}")
+    return points
+
+
 def run_rounds(job, expected, kills, rng, report):
     done, number, points, read, epoch_max = 0, 0, set(), 0, 0
     # Every failpoint before any twice, in an order of the seed's own; None: a random moment.
@@ -244,7 +294,8 @@ def run_job(job, kills, kills_of_all, rng, report):
         raise Failure(f"the reference read {summary['records']} records of {job.inputs.total}")
     has_learner = any(n["tag"] == "learner" for n in summary["nodes"])
     run_variants(job, expected, has_learner, kills_of_all >= KILLS_FOR_ALL_POINTS, report)
-    return run_rounds(job, expected, kills, rng, report)
+    points = run_moves(job, expected, rng, report) if has_learner and kills > 0 else set()
+    return points | run_rounds(job, expected, kills, rng, report)
 
 
 def main():

@@ -27,6 +27,9 @@ KILL_POINTS = [
 ]
 # Passed where key groups move between lanes (leat run --move).
 MOVE_POINTS = ["move.announce", "move.base", "move.take_base", "move.give", "move.given", "move.take", "move.taken"]
+# The same of operators that move as a whole, such as learners.
+WHOLE_POINTS = ["move.stage", "move.stage_taken"]
+MOVE_POINTS += WHOLE_POINTS
 # Passed while a life begins, before it can have published anything: what came before it must have.
 AT_THE_START = ("restore.begin", "restore.end", "sink.truncate", "sink.reopen")
 CHECKPOINTS_LEAST = 3  # of a round, before a life of it is killed
@@ -88,7 +91,8 @@ class Round:
         environment = dict(self.job.environment)
         if self.rng.random() < 0.5:  # key groups here and there, not in ranges
             environment["LEAT_TEST_PLACEMENT"] = str(self.rng.randrange(1, 100))
-        environment["LEAT_FAILPOINTS"] = ",".join([f"{p}=stop" for p in points] + [f"{p}=stop@1" for p in watched])
+        own = [environment["LEAT_FAILPOINTS"]] if "LEAT_FAILPOINTS" in environment else []
+        environment["LEAT_FAILPOINTS"] = ",".join(own + [f"{p}=stop" for p in points] + [f"{p}=stop@1" for p in watched])
         self.begin = checkpoints(self.state)
         move = self.rng.choice([0, self.rng.randrange(1, 1000)])
         if point in MOVE_POINTS:

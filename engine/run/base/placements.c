@@ -68,7 +68,7 @@ void placements_turn(struct run *run, uint64_t micro_batch, const struct placeme
                      const struct placement **next)
 {
     *announced = *next = NULL;
-    if (run->options.move_seed == 0 || run->placement_instances == 0)
+    if (run->options.move_seed == 0 || run->lanes_count == 1)
         return;
     if (run->placement_is_announced) {
         run->placement_version++;
@@ -77,6 +77,20 @@ void placements_turn(struct run *run, uint64_t micro_batch, const struct placeme
         *announced = announce(run, micro_batch);
     }
     run->placement_is_announced = !run->placement_is_announced;
+}
+
+uint32_t placements_home(const struct run *run, const struct placement *placement, uint32_t place)
+{
+    uint64_t number = run->options.move_seed + placement->version + place;
+    return placement->version == 0 ? 0 : (uint32_t)(number % run->lanes_count);
+}
+
+bool placements_want_base(const struct run *run)
+{
+    bool has_single = false;
+    for (uint32_t stage = 1; stage < run->plan->stages_count; stage++)
+        has_single |= run->plan->stages[stage].tag == STAGE_SINGLE;
+    return run->placement_is_announced && has_single;
 }
 
 bool placements_save(struct run *run, struct checkpoint_writer *writer)

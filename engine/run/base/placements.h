@@ -21,6 +21,12 @@ void placements_turn(struct run *run, uint64_t micro_batch, const struct placeme
                      const struct placement **next);
 /* An instance of a keyed stage has taken all bases that come to it. Any thread. */
 void placements_taken(struct run *run);
+/* The instance whose store has the state of an operator, at that place in the plan, of a stage that has one instance itself: at
+ * first instance 0, and another one with each change. */
+uint32_t placements_home(const struct run *run, const struct placement *placement, uint32_t place);
+/* Whether such operators may move with the next barrier: its checkpoint must be a base then. Coordinator thread, between two
+ * barriers. */
+bool placements_want_base(const struct run *run);
 /* Writes the stays that hold up to the next barrier into a checkpoint, where a group has ever moved. Coordinator thread,
  * between two barriers. False: the disk failed. */
 bool placements_save(struct run *run, struct checkpoint_writer *writer);

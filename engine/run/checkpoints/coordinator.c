@@ -65,7 +65,9 @@ static void say(struct checkpoints *c)
 static bool make_writer(struct checkpoints *c)
 {
     struct barrier *b = c->run->barrier;
-    b->writer = checkpoint_begin(c->run->dir, c->next_epoch, checkpoint_wants_base(c->run->dir), &c->diags);
+    c->must_be_base |= placements_want_base(c->run);
+    bool is_base = c->must_be_base || checkpoint_wants_base(c->run->dir);
+    b->writer = checkpoint_begin(c->run->dir, c->next_epoch, is_base, &c->diags);
     if (b->writer == NULL)
         return false;
     const struct plan *plan = c->run->plan;
@@ -179,6 +181,7 @@ static void finish_checkpoint(struct checkpoints *c)
     b->work_us = os_thread_cpu_us() - begun_us + b->stop_us;
     if (is_published) {
         c->count++;
+        c->must_be_base = false;
         c->published_us = os_monotonic_us();
         c->duration_us = c->published_us - b->barrier_us;
         c->stop_us = b->stop_us;

@@ -35,6 +35,8 @@ struct checkpoints {
     struct arena arena;
     struct diag_list diags; /* the coordinator's diagnostics */
     int64_t begun_us;       /* when the last checkpoint was begun, on the monotonic clock */
+    /* An operator has moved, or may at the next barrier, as a whole, and no base was published since. */
+    bool must_be_base;
     /* Under the barrier's mutex. */
     uint64_t next_epoch;
     bool last_is_published;

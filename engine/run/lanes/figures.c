@@ -112,6 +112,7 @@ void lanes_stats(struct run *run, struct run_stats *stats)
         add_node(run, stats, place);
     add_queues(run, stats);
     stats->moved_groups = atomic_load(&run->lanes->moved_groups);
+    stats->moved_operators = atomic_load(&run->lanes->moved_operators);
     stats->moved_bytes = atomic_load(&run->lanes->moved_bytes);
     stats->moved_changes = atomic_load(&run->lanes->moved_changes);
     stats->move_stop_us = atomic_load(&run->lanes->move_stop_us);

@@ -73,6 +73,7 @@ struct node_instance {
     atomic_uint_fast64_t shown[COUNTERS_COUNT];
     _Atomic uint64_t own_ns; /* time.c; the lane's thread writes it */
     struct look *look;       /* look.c; NULL: nobody asks what its rows hold */
+    uint32_t home; /* of a stage with one instance: whose store its state lies in (placements_home) */
 };
 
 struct stage_instance {
@@ -192,7 +193,7 @@ struct lanes {
     uint32_t peeks_waiting; /* peeks that are not done; guarded by peeks_mutex */
     /* move.c; by stage: how often its instances have given bases, and changes. */
     _Atomic uint64_t bases[PLAN_STAGES_MAX], gives[PLAN_STAGES_MAX];
-    _Atomic uint64_t moved_groups, moved_bytes, moved_changes;
+    _Atomic uint64_t moved_groups, moved_operators, moved_bytes, moved_changes;
     _Atomic int64_t move_stop_us; /* the longest time that a lane gave or took changes */
     pthread_mutex_t reports_mutex;
     atomic_int report_epoch; /* raised by lanes_stats, to ask for fresh reports */
@@ -233,6 +234,7 @@ void stage_snapshot(struct stage_instance *stage);
 /* Whether the sink resumes, because the checkpoint has its state. A sink that the job did not have at the
  * checkpoint begins anew. */
 bool snapshot_has_sink(struct run *run, const struct plan_node *sink);
+void lanes_copy_diags(struct diag_list *to, const struct diag_list *from);
 
 /* sinks.c */
 /* Fails the run; adds sink.error as a diagnostic, unless it was added before or the run is fenced. Any
@@ -276,6 +278,10 @@ void stage_announce(struct stage_instance *stage, const struct placement *next);
 void stage_leave(struct stage_instance *stage, const struct placement *next);
 bool stage_is_placed(const struct stage_instance *stage, const struct placement *placement);
 void stage_take(struct stage_instance *stage, const struct placement *placement);
+/* A lane stood still from then on for a move. */
+void note_move_stop(struct run *run, int64_t begin_us);
+/* move_stage.c; the lane's thread. Call before the snapshot at the barrier behind which the placement `next` begins. */
+void stage_move(struct stage_instance *stage, const struct placement *next);
 
 /* time.c; the lane's thread. time_switch: from now on the time is the node's (NULL: no node's); returns the node whose
  * it was. time_spent: what the lane did since the last call. */

@@ -234,10 +234,10 @@ static struct byte_buffer *changes(const struct stage_instance *from, uint32_t v
     return &from->move->given[version % 2][to * from->stage->nodes_count];
 }
 
-static void note_stop(struct stage_instance *stage, int64_t begin_us)
+void note_move_stop(struct run *run, int64_t begin_us)
 {
-    int64_t took = os_monotonic_us() - begin_us, longest = atomic_load(&stage->run->lanes->move_stop_us);
-    while (took > longest && !atomic_compare_exchange_weak(&stage->run->lanes->move_stop_us, &longest, took))
+    int64_t took = os_monotonic_us() - begin_us, longest = atomic_load(&run->lanes->move_stop_us);
+    while (took > longest && !atomic_compare_exchange_weak(&run->lanes->move_stop_us, &longest, took))
         ;
 }
 
@@ -269,7 +269,7 @@ void stage_leave(struct stage_instance *stage, const struct placement *next)
     }
     failpoint("move.given");
     atomic_fetch_add(&run->lanes->gives[stage->index], 1);
-    note_stop(stage, begin);
+    note_move_stop(run, begin);
     run_wake(run);
 }
 
@@ -303,5 +303,5 @@ void stage_take(struct stage_instance *stage, const struct placement *placement)
         }
     }
     failpoint("move.taken");
-    note_stop(stage, begin);
+    note_move_stop(run, begin);
 }

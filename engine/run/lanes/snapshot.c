@@ -267,7 +267,7 @@ static void *restore_instances(void *argument)
     return NULL;
 }
 
-static void copy_diags(struct diag_list *to, const struct diag_list *from)
+void lanes_copy_diags(struct diag_list *to, const struct diag_list *from)
 {
     for (unsigned i = 0; i < from->count; i++) {
         const struct diag *item = &from->items[i];
@@ -300,7 +300,7 @@ static bool restore_all(struct run *run, struct checkpoint *from)
     for (uint32_t i = 0; i < run->lanes_count; i++) {
         if (all[i].has_thread)
             pthread_join(all[i].thread, NULL);
-        copy_diags(run->diags, &all[i].diags);
+        lanes_copy_diags(run->diags, &all[i].diags);
         arena_free(&all[i].arena);
         is_good &= all[i].is_good;
     }

@@ -300,6 +300,8 @@ void stage_run(struct stage_instance *stage, struct slot *slot)
     dead_flush(stage);
     arena_reset(&stage->number_arena);
     stage_reports(stage);
+    if (unlikely(slot->next != NULL) && !run_has_failed(stage->run))
+        stage_move(stage, slot->next);
     if (slot->barrier != 0 && !run_has_failed(stage->run))
         stage_snapshot(stage);
     if (unlikely(slot->announced != NULL))
