@@ -81,8 +81,10 @@ struct keyed_table {
     uint32_t filter_asked, filter_rejected; /* keys since weigh_filter last decided about the filter */
     uint32_t learn_in;                      /* brackets until the next group is learned */
     /* Moves of key groups. leaving: given as a base, so changes stay in memory until the rest is given; gone: given away, and kept
-     * until the checkpoint under way has visited it; arriving: taken as a base, not the instance's own yet. */
-    uint64_t leaving[BIT_WORDS(KEY_GROUPS)], gone[BIT_WORDS(KEY_GROUPS)], arriving[BIT_WORDS(KEY_GROUPS)];
+     * until the checkpoint under way has visited it; arriving: taken as a base, not the instance's own yet; void: given away since
+     * the last barrier, so that its rows are still in the database. */
+    uint64_t leaving[BIT_WORDS(KEY_GROUPS)], gone[BIT_WORDS(KEY_GROUPS)], arriving[BIT_WORDS(KEY_GROUPS)],
+        void_rows[BIT_WORDS(KEY_GROUPS)];
     rocksdb_writebatch_t *evictions;
     struct keyed_slot **victims; /* of the group being swept */
     uint32_t victims_count, victims_capacity;
@@ -167,6 +169,9 @@ bool keyed_is_frozen(const struct keyed_table *table, const struct keyed_slot *s
 void keyed_save(struct keyed_table *table, const struct keyed_slot *slot);
 /* On the lane: if the writer thread waits for a chunk, fills it. */
 void keyed_serve(struct keyed_table *table);
+/* table_move.c: deletes the rows of groups that were given away with the last barrier: its checkpoint has them, this one does not
+ * need them, and none of the groups is back yet. Call at a barrier, before the database is held. */
+void keyed_delete_void(struct keyed_table *table);
 /* Forgets a group that was given away: at once, or when the checkpoint under way has visited it. */
 void keyed_forget(struct keyed_table *table, uint32_t group);
 

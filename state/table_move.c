@@ -93,10 +93,31 @@ bool keyed_table_give(struct keyed_table *table, const struct group_set *leaving
         is_good &= give_group(&giving, bit_get(table->leaving, g));
         keyed_forget(table, g);
         bit_clear(table->leaving, g);
+        bit_set(table->void_rows, g);
     }
     pthread_mutex_unlock(&table->mutex);
     buffer_free(&giving.record);
     return is_good;
+}
+
+void keyed_delete_void(struct keyed_table *table)
+{
+    const struct keyed_options *options = &table->options;
+    rocksdb_writebatch_t *batch = NULL;
+    for (uint32_t g = 0; g < KEY_GROUPS; g++) {
+        if (!bit_get(table->void_rows, g) || group_set_has(options->groups, g))
+            continue;
+        batch = batch == NULL ? store_batch_new() : batch;
+        struct store_group all = store_group(options->id, options->kind, g, 0); /* of any stay */
+        rocksdb_writebatch_delete_range(batch, all.first, all.bytes, all.limit, all.limit_bytes);
+    }
+    memset(table->void_rows, 0, sizeof(table->void_rows));
+    if (batch == NULL)
+        return;
+    /* In a store that instances share, the rows lie among those of the group's new instance: they stay there, and are void. */
+    if (store_has_database(options->store) && !store_is_shared(options->store))
+        (void)!store_commit(options->store, batch); /* the store keeps the error */
+    rocksdb_writebatch_destroy(batch);
 }
 
 /* --- Taking --- */

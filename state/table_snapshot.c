@@ -307,6 +307,7 @@ static void generation_done(void *argument, bool is_published)
 bool keyed_table_snapshot(struct keyed_table *table, struct snapshot_writer *writer)
 {
     struct table_snapshot *snapshot = &table->snapshot;
+    keyed_delete_void(table);
     store_hold(&table->user);
     pthread_mutex_lock(&table->mutex);
     leat_assert(!table->is_open && !snapshot->is_pending);
