@@ -69,10 +69,10 @@ bool sender_open(struct sender *sender)
     return true;
 }
 
-bool sender_look(const struct sender_options *options LEAT_UNUSED, uint64_t *next, char *error LEAT_UNUSED,
-                 size_t room LEAT_UNUSED)
+bool sender_look(const struct sender_options *options LEAT_UNUSED, uint64_t *next, uint64_t *ordered,
+                 char *error LEAT_UNUSED, size_t room LEAT_UNUSED)
 {
-    *next = 0;
+    *next = *ordered = 0;
     return true;
 }
 
@@ -255,7 +255,8 @@ static bool take_checkpoint(struct rig_sink *rig, struct history *history, uint6
     history->chain = is_base ? 1 : history->chain + 1;
     known_next = MAX(known_next, next);
     /* In some cases the sink does not hear that the checkpoint is published. */
-    return random_chance(&history->random, 97) ? exact_committed(rig->context.config, *epoch) : true;
+    return random_chance(&history->random, 97) ? exact_committed(rig->context.config, *epoch, (struct str){0})
+                                               : true;
 }
 
 enum end { FINISHED, CRASHED, REFUSED };
@@ -471,7 +472,7 @@ static void make_three(struct history *history)
         assert_true(rig_sink_snapshot(&rig, history->count, &saved->checkpoint));
         if (history->count == 3)
             break;
-        exact_committed(exact, history->count);
+        exact_committed(exact, history->count, (struct str){0});
         for (uint32_t i = 0; i < SHARDS; i++) {
             struct sender *sender = &exact->shards[i].sender;
             struct outbox_part parts[3];
