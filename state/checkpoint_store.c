@@ -123,6 +123,9 @@ void checkpoint_store_close(struct checkpoint_store *store)
     objects_close(store->objects);
     name_set_free(&store->present);
     name_set_free(&store->unnamed);
+    name_set_free(&store->known_folders);
+    buffer_free(&store->known_text);
+    arena_free(&store->arena);
     free(store);
 }
 
@@ -175,7 +178,9 @@ static const char *name_object(struct checkpoint_store *store, const struct chec
         return arena_strdup(arena, name);
     }
     if (!begins_with(str_from(file->name), "tables/")) {
-        const char *slash = strchr(file->name, '/');
+        const char *slash = strchr(file->name, '/'), *known = store_known_object(store, file->name, arena);
+        if (known != NULL)
+            return known;
         return arena_printf(arena, "%.*s-%s%s", (int)(slash - file->name), file->name, store->token, slash);
     }
     int error = store_digest_fd(checkpoint_pack_fd(pack, index), file->bytes, digest);
@@ -273,9 +278,12 @@ bool checkpoint_store_put(struct checkpoint_store *store, struct checkpoint_dir 
     bool is_new = id->generation != store->stored.generation || id->epoch != store->stored.epoch;
     struct checkpoint_head head = {.id = *id, .created_us = os_wall_us()};
     uint32_t own = holder == NULL ? id->generation : checkpoint_generation(holder);
-    bool ok =
-        !is_new || (check_generation(store, own, diags) && list_contents(store, diags) &&
-                    put_files(store, pack, &arena, &head, diags) && put_head(store, &head, holder, diags));
+    bool ok = !is_new || (check_generation(store, own, diags) && list_contents(store, diags));
+    if (ok && is_new) {
+        store_know(store, pack);
+        ok = put_files(store, pack, &arena, &head, diags) &&
+             (store_knows(store, &head) || put_head(store, &head, holder, diags));
+    }
     if (ok)
         store->stored = *id;
     checkpoint_pack_close(pack);

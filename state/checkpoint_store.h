@@ -7,7 +7,8 @@
  *     tables/CONTENT                            operators' tables
  *
  * TOKEN is a random one of the process that wrote: a life that began anew from an older checkpoint counts epochs anew, and gives
- * no name twice. CONTENT is a digest and a size. A head is written last; what no head names is not there for anybody. Pruning
+ * no name twice. Where a life goes on with a checkpoint whose MANIFEST is in the store with the same bytes, its head names the
+ * objects of the process that put them. CONTENT is a digest and a size. A head is written last; what no head names is not there for anybody. Pruning
  * deletes heads first, and what no kept head names when it has been so for CHECKPOINT_STORE_DELAY_US, so that who reads a head can
  * go on. Each job needs a URL of its own. One thread at a time, but for checkpoint_store_cancel and checkpoint_store_stats. */
 #ifndef LEAT_STATE_CHECKPOINT_STORE_H

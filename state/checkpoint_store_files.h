@@ -26,7 +26,21 @@ struct checkpoint_store {
     struct checkpoint_id stored; /* of the last head that this process put; generation 0: none */
     struct name_set unnamed;     /* objects that no kept head named at the last pruning */
     int64_t pruned_us;           /* when that was; INT64_MIN: never */
+    /* checkpoint_store_known.c: the newest head that earlier processes put, and of which checkpoints' folders the objects that it
+     * names have the same bytes as this directory. */
+    bool is_known;
+    struct checkpoint_head known; /* points into known_text and the arena */
+    struct name_set known_folders;
+    struct byte_buffer known_text;
+    struct arena arena;
 };
+
+/* Finds out, once, which of the pack's files the store has under other processes' names; such objects count as present. */
+void store_know(struct checkpoint_store *store, const struct checkpoint_pack *pack);
+/* The object that has the file, in the arena; NULL: none that is known. */
+const char *store_known_object(struct checkpoint_store *store, const char *name, struct arena *arena);
+/* Whether the known head says the same. */
+bool store_knows(const struct checkpoint_store *store, const struct checkpoint_head *head);
 
 /* The name of the object for some content: FOLDER/DIGEST-BYTES. */
 void store_content_name(const char *folder, const uint8_t digest[DIGEST_BYTES], uint64_t bytes,

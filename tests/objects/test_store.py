@@ -6,6 +6,8 @@ job goes on.
 """
 
 import collections
+import glob
+import hashlib
 import os
 import shutil
 import signal
@@ -58,6 +60,8 @@ def make_input():
         file.write(JOB % ("", "", ""))
     with open(place("waits.leat"), "w", encoding="utf-8") as file:
         file.write(JOB % (', commit: "store", behind: 1', "-{n}", ", roll_rows: 500"))
+    with open(place("keeps.leat"), "w", encoding="utf-8") as file:
+        file.write(JOB.replace("keep: { last: 2 }", "keep: { last: 1000 }").replace("every: 20ms", "every: 200ms") % ("", "", ""))
     with open(place("in.jsonl"), "w", encoding="utf-8") as file:
         file.writelines(f'{{"n":{n * 7919 % (RECORDS // 2)},"ts":{1_700_000_000_000 + n}}}\n' for n in range(RECORDS))
     result = run("plain", "")
@@ -198,6 +202,51 @@ def test_store_of_another_run():
     result = run("anew", url)
     assert result.returncode == 0 and "of another run" in result.stderr and f"--from {url}" in result.stderr, result.stderr
     assert leat("checkpoint", "list", url).stdout == before
+
+
+def content(path):
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def head_files(path):
+    """By a checkpoint's file, relative to the directory: the object that has it, and its bytes."""
+    with open(path, encoding="utf-8") as file:
+        lines = [line.rstrip("\n").split("\t") for line in file if line.startswith("file ")]
+    return {name: (found, int(size[5:])) for size, found, name in lines}
+
+
+def uploads(out, folder):
+    """For each head in the store, oldest first: bytes of the objects that it needed and no earlier one had, and its own; bytes in
+    the local files that no earlier checkpoint in the store had."""
+    objects, contents = set(), set()
+    for path in sorted(glob.glob(place(folder, "heads", "*"))):
+        files = head_files(path)
+        sent = os.path.getsize(path) + sum({found: size for found, size in files.values() if found not in objects}.values())
+        local = {content(place(out, "state", name)): size for name, (_, size) in files.items()}
+        yield os.path.basename(path), sent, sum(size for digest, size in local.items() if digest not in contents)
+        objects |= {found for found, _ in files.values()}
+        contents |= set(local)
+
+
+def test_upload_is_what_is_new():
+    """Of each checkpoint, also across restarts, no more than 1.1 times the bytes that are new goes up; nothing where a finished run
+    starts again. State is evicted, so that there is a database; all checkpoints stay, to be compared."""
+    url = f"file:{place('new only')}"
+    for until in ("2023-11-14T22:13:45Z", "2023-11-14T22:14:10Z", "2023-11-14T22:14:34Z", None, None, None):
+        more = ("--until", until) if until else ()
+        result = leat(*words("ratio", url, "keeps.leat"), *more, LEAT_TEST_STATE="65536")
+        assert result.returncode == 0 and "the store lacks" not in result.stderr, result.stderr
+    found = list(uploads("ratio", "new only"))
+    lives = {name.split("-")[0] for name, _, _ in found}
+    large = [(name, sent, new) for name, sent, new in found if new >= 256 << 10]
+    assert len(lives) == 4 and len(large) >= 3, found
+    assert len({name.rsplit("-", 1)[0] for name, _, _ in found}) == len(found), found  # each checkpoint has one head
+    assert all(sent <= 1.1 * new for _, sent, new in large), large
+    assert all(sent <= 1.1 * new + (8 << 10) for _, sent, new in found), found  # of small ones: the head
+    every = {os.path.relpath(path, place("new only")) for path in glob.glob(place("new only", "**"), recursive=True) if os.path.isfile(path)}
+    named = {name for path in glob.glob(place("new only", "heads", "*")) for name, _ in head_files(path).values()}
+    assert {name for name in every if not name.startswith("heads")} == named, every - named  # nothing went up for nobody
 
 
 # --- commit: store ---
