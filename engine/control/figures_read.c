@@ -155,6 +155,11 @@ static void read_run(struct figures_read *f, const json_t *json)
     stats->checkpoint_bytes = count(json, "checkpoint_bytes");
     stats->checkpoint_age_us = duration(json, "checkpoint_age_ms", 1e3, -1);
     stats->checkpoint_us = duration(json, "checkpoint_duration_ms", 1e3, -1);
+    const json_t *store = json_object_get(json, "store");
+    stats->has_store = json_is_object(store);
+    stats->sinks_await_store = json_is_true(json_object_get(store, "sinks_wait"));
+    stats->store_behind = count(store, "checkpoints_behind");
+    stats->store_behind_us = duration(store, "behind_ms", 1e3, 0);
     stats->progress = (struct source_progress){.bytes_total = -1, .records_total = -1};
     if (done >= 0) {
         stats->progress.bytes_total = (int64_t)whole;

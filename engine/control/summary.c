@@ -263,6 +263,17 @@ static int append(const char *bytes, size_t count, void *out)
     return 0;
 }
 
+/* How far the object store is behind. */
+static json_t *store_json(const struct run_stats *stats)
+{
+    json_t *store =
+        json_pack("{s:I, s:f, s:I, s:I, s:b}", "checkpoints_behind", (json_int_t)stats->store_behind,
+                  "behind_ms", (double)stats->store_behind_us / 1e3, "bytes", (json_int_t)stats->store_bytes,
+                  "retries", (json_int_t)stats->store_retries, "sinks_wait", stats->sinks_await_store);
+    leat_assert(store != NULL);
+    return store;
+}
+
 static json_t *summary_json(const struct summary *summary)
 {
     const struct plan *plan = summary->plan;
@@ -304,6 +315,8 @@ static json_t *summary_json(const struct summary *summary)
         json_object_set_new(root, "moved_changes", json_integer((json_int_t)stats->moved_changes));
         json_object_set_new(root, "move_stop_ms", json_real((double)stats->move_stop_us / 1e3));
     }
+    if (stats->has_store)
+        json_object_set_new(root, "store", store_json(stats));
     return root;
 }
 

@@ -8,6 +8,7 @@ job goes on.
 import collections
 import glob
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -102,8 +103,10 @@ def test_store_is_behind_at_the_end():
     """The store cannot be written: the job ends well, and says what the store lacks."""
     with open(place("a file"), "w", encoding="utf-8"):
         pass
-    result = run("behind", f"file:{place('a file')}/below")
+    result = leat(*words("behind", f"file:{place('a file')}/below"), "--json")
     assert result.returncode == 0, result.stderr
+    store = json.loads(result.stdout)["store"]
+    assert store["checkpoints_behind"] > 0 < store["behind_ms"] and store["bytes"] == 0 and not store["sinks_wait"], store
     assert "the store lacks" in result.stderr and "E0710" in result.stderr, result.stderr
     assert "the run ends, and the store lacks its newest" in result.stderr, result.stderr
     assert output("behind") == EXPECTED[0]
