@@ -161,6 +161,7 @@ struct queue_record *queue_append(struct time_queue *queue, struct queue_bucket 
     if (head->length > 0)
         memcpy(record->data, data, head->length);
     block->length += (uint32_t)bytes;
+    block->newest = MAX(block->newest, head->sequence);
     *where = block;
     return record;
 }

@@ -16,7 +16,17 @@
 #include "core/buffer.h"
 #include "state/store.h"
 
-enum { QUEUE_POSITION_BYTES = 8 + 8 + 8 + 8 }; /* place of a pack in its stream */
+enum {
+    QUEUE_POSITION_BYTES = 8 + 8 + 8 + 8, /* place of a pack in its stream */
+    QUEUE_KEY_BYTES =
+        3 + 8 + 2 + 2 + QUEUE_POSITION_BYTES /* of a pack in the database (time_queue_store.c) */
+};
+
+/* Where a visit of packs that goes piece by piece goes on; length 0: at the beginning, or it is through. */
+struct queue_place {
+    char key[QUEUE_KEY_BYTES + 1];
+    size_t length;
+};
 
 struct queue_record {
     int64_t time_us;
@@ -32,9 +42,10 @@ struct queue_block {
     struct queue_block *next, *previous;
     uint32_t references; /* atomic */
     uint32_t capacity, length;
-    uint32_t clean; /* atomic: this many bytes at the beginning are in a published checkpoint */
-    uint32_t alive; /* in the open bucket: records that were not popped yet */
-    bool is_stored; /* all records of the block are in the database */
+    uint32_t clean;  /* atomic: this many bytes at the beginning are in a published checkpoint */
+    uint32_t alive;  /* in the open bucket: records that were not popped yet */
+    bool is_stored;  /* all records of the block are in the database */
+    uint64_t newest; /* the highest sequence of its records */
     _Alignas(8) char data[];
 };
 
@@ -95,6 +106,9 @@ struct time_queue {
      * lower sequence than base_sequence. arrived: records of a base that was taken, as queue_records with padding. */
     bool has_given_base;
     uint64_t base_sequence;
+    /* Of the base: how far packs of the database were given, and the bucket whose records in memory were given ahead of them. */
+    struct queue_place base_place;
+    int64_t base_bucket;
     struct byte_buffer arrived;
     uint32_t group_first, group_limit; /* the range of options.groups: packs of others are not read */
 };
@@ -155,11 +169,12 @@ struct __attribute__((packed)) queue_snapshot_head {
 };
 
 /* time_queue_store.c: visits what a store, the queue's own or another, has of the queue's records in these buckets, of any key
- * groups, in no order. Some may have left the queue, and some may be in memory, too, or twice in the store. False: the store failed. */
+ * groups, in no order. Some may have left the queue, and some may be in memory, too, or twice in the store. place: visits a piece
+ * of 256 KiB at most, from there on, and says where the next one begins; NULL: visits all. False: the store failed. */
 typedef void queue_visit(void *argument, int64_t bucket, const struct queue_record *head, const char *data);
 LEAT_CHECKED bool queue_visit_stored(struct time_queue *queue, struct state_store *store,
-                                     int64_t first_bucket, int64_t last_bucket, queue_visit *visit,
-                                     void *argument);
+                                     int64_t first_bucket, int64_t last_bucket, struct queue_place *place,
+                                     queue_visit *visit, void *argument);
 /* Puts records of a bucket, which are not changed until the call returns, into the database. False: the store failed. */
 LEAT_CHECKED bool queue_put(struct time_queue *queue, int64_t bucket, const struct queue_record **records,
                             uint32_t count);

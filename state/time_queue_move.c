@@ -42,16 +42,17 @@ static void give_stored(void *argument, int64_t bucket, const struct queue_recor
 static void give_memory(struct giving *giving, const struct queue_bucket *bucket)
 {
     for (const struct queue_block *block = bucket->first; block != NULL; block = block->next)
-        for (uint32_t at = 0; at < block->length && !block->is_stored;) {
+        for (uint32_t at = 0; at < block->length && !block->is_stored && block->newest >= giving->from;) {
             const struct queue_record *record = (const struct queue_record *)(const void *)(block->data + at);
             at += (uint32_t)queue_record_bytes(record->length);
             give_record(giving, record, record->data);
         }
 }
 
-static bool give_database(struct giving *giving, int64_t first, int64_t last)
+static bool give_database(struct giving *giving, int64_t first, int64_t last, struct queue_place *place)
 {
-    return queue_visit_stored(giving->queue, giving->queue->options.store, first, last, give_stored, giving);
+    return queue_visit_stored(giving->queue, giving->queue->options.store, first, last, place, give_stored,
+                              giving);
 }
 
 /* The first bucket that may have records. */
@@ -60,18 +61,35 @@ static int64_t first_bucket(const struct time_queue *queue)
     return queue->gone_before == TIME_MIN ? INT64_MIN : queue_bucket_index(queue, queue->gone_before);
 }
 
-/* Where a base begins to be given: what is open, and what the database has up to there. */
-static bool begin_base(struct giving *giving, int64_t *next)
+/* Begins to give a base: gives what is open and in memory. Returns the first bucket to look for in the database. */
+static int64_t begin_base(struct giving *giving)
 {
     struct time_queue *queue = giving->queue;
     if (!queue->has_given_base)
         queue->base_sequence = queue->sequence;
     queue->has_given_base = true;
+    queue->base_place.length = 0;
     giving->until = queue->base_sequence;
     give_memory(giving, &queue->open);
-    int64_t last = queue->buckets_count > 0 ? queue->buckets[0].index - 1 : INT64_MAX;
-    *next = queue->buckets_count > 0 ? queue->buckets[0].index : INT64_MAX;
-    return give_database(giving, first_bucket(queue), last);
+    return MAX(first_bucket(queue), INT64_MIN + 1);
+}
+
+/* Gives what the first bucket from *next on has in memory, and a piece of what the database has from *next up to that bucket. */
+static bool give_piece(struct giving *giving, int64_t *next)
+{
+    struct time_queue *queue = giving->queue;
+    struct queue_place *place = &queue->base_place;
+    uint32_t i = 0;
+    while (i < queue->buckets_count && queue->buckets[i].index < *next)
+        i++; /* those before are new, or were opened since: time_queue_give gives what they have in memory */
+    int64_t last = i < queue->buckets_count ? queue->buckets[i].index : INT64_MAX;
+    if (i < queue->buckets_count && (place->length == 0 || queue->base_bucket != last))
+        give_memory(giving, &queue->buckets[i]);
+    queue->base_bucket = last;
+    bool is_good = give_database(giving, *next, last, place);
+    if (place->length == 0)
+        *next = last == INT64_MAX ? INT64_MAX : last + 1;
+    return is_good;
 }
 
 bool time_queue_give_base(struct time_queue *queue, const struct group_set *leaving, int64_t *next,
@@ -79,18 +97,10 @@ bool time_queue_give_base(struct time_queue *queue, const struct group_set *leav
 {
     struct giving giving = {.queue = queue, .leaving = leaving, .out = out, .until = queue->base_sequence};
     bool is_good = true;
-    uint32_t i = 0;
-    if (*next == INT64_MIN) {
-        is_good = begin_base(&giving, next);
-    } else {
-        while (i < queue->buckets_count && queue->buckets[i].index < *next)
-            i++; /* those before are new, or were opened since: time_queue_give gives what they have in memory */
-        if (i < queue->buckets_count)
-            give_memory(&giving, &queue->buckets[i]);
-        int64_t last = i < queue->buckets_count ? queue->buckets[i].index : INT64_MAX;
-        is_good = give_database(&giving, *next, last);
-        *next = last == INT64_MAX ? INT64_MAX : last + 1;
-    }
+    if (*next == INT64_MIN)
+        *next = begin_base(&giving);
+    else
+        is_good = give_piece(&giving, next);
     buffer_free(&giving.record);
     return is_good;
 }
@@ -107,7 +117,7 @@ bool time_queue_give(struct time_queue *queue, const struct group_set *leaving, 
     giving.from =
         0; /* some of its records may have been in a later bucket when that was given; a second copy leaves once */
     give_memory(&giving, &queue->open);
-    bool is_good = queue->has_given_base || give_database(&giving, first_bucket(queue), INT64_MAX);
+    bool is_good = queue->has_given_base || give_database(&giving, first_bucket(queue), INT64_MAX, NULL);
     buffer_free(&giving.record);
     return is_good;
 }
@@ -225,7 +235,7 @@ static void import_record(void *argument, int64_t bucket, const struct queue_rec
 bool time_queue_import(struct time_queue *queue, struct state_store *from)
 {
     struct importing importing = {.queue = queue, .is_good = true};
-    bool is_good = queue_visit_stored(queue, from, INT64_MIN, INT64_MAX, import_record, &importing);
+    bool is_good = queue_visit_stored(queue, from, INT64_MIN, INT64_MAX, NULL, import_record, &importing);
     put_imported(&importing);
     buffer_free(&importing.records);
     free(importing.list);

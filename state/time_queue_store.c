@@ -18,7 +18,6 @@
 
 enum {
     STREAM_KEY_BYTES = 3 + 8 + 2 + 2,
-    QUEUE_KEY_BYTES = STREAM_KEY_BYTES + QUEUE_POSITION_BYTES,
     PACK_BYTES_MAX = 1024, /* unless one record is larger */
     PACK_SHARE = 64,       /* of the budget */
     SPILL_FREE_SHARE = 8,
@@ -29,7 +28,9 @@ enum {
     PIECE_SHARE = 4,         /* of what is left of LOAD_SHARE */
     PIECE_MIN = 512,         /* bytes; but at least one record */
     PIECE_BLOCK_MAX = 64 << 10,
-    RECORD_STORED = 72 /* about the bytes of a record with a little data in the database */
+    VISIT_SHARE = 8,         /* of the budget: packs that are visited in a piece */
+    VISIT_PIECE = 256 << 10, /* bytes; but no more than that */
+    RECORD_STORED = 72       /* about the bytes of a record with a little data in the database */
 };
 
 static void put_be(char *out, uint64_t value, uint32_t bytes)
@@ -293,11 +294,13 @@ static bool first_key(void *argument, struct str key, struct str value)
 struct visiting {
     queue_visit *visit;
     void *argument;
+    struct queue_place *place;
+    size_t bytes, piece_bytes;
 };
 
 static bool visit_pack(void *argument, struct str key, struct str value)
 {
-    const struct visiting *visiting = argument;
+    struct visiting *visiting = argument;
     int64_t bucket = (int64_t)(get_be(key.data + 3, 8) ^ UINT64_C(1) << 63);
     struct queue_record head;
     leat_assert(key.length == QUEUE_KEY_BYTES);
@@ -307,17 +310,31 @@ static bool visit_pack(void *argument, struct str key, struct str value)
         leat_assert(value.length - at >= queue_record_bytes(head.length));
         visiting->visit(visiting->argument, bucket, &head, value.data + at + sizeof(head));
     }
-    return true;
+    visiting->bytes += value.length;
+    if (visiting->place == NULL || visiting->bytes < visiting->piece_bytes)
+        return true;
+    memcpy(visiting->place->key, key.data, key.length);
+    visiting->place->key[key.length] = 0; /* the first key behind that pack's */
+    visiting->place->length = key.length + 1;
+    return false;
 }
 
 bool queue_visit_stored(struct time_queue *queue, struct state_store *store, int64_t first_bucket,
-                        int64_t last_bucket, queue_visit *visit, void *argument)
+                        int64_t last_bucket, struct queue_place *place, queue_visit *visit, void *argument)
 {
-    char first[STREAM_KEY_BYTES], limit[STREAM_KEY_BYTES];
-    struct visiting visiting = {visit, argument};
-    stream_key(queue, first, first_bucket, 0, 0);
+    char limit[STREAM_KEY_BYTES];
+    struct queue_place first = {.length = STREAM_KEY_BYTES};
+    struct visiting visiting = {.visit = visit,
+                                .argument = argument,
+                                .place = place,
+                                .piece_bytes = MIN(queue->options.budget_bytes / VISIT_SHARE, VISIT_PIECE)};
+    stream_key(queue, first.key, first_bucket, 0, 0);
     stream_key(queue, limit, last_bucket, UINT16_MAX, UINT16_MAX);
-    return store_scan(store, (struct str){first, sizeof(first)}, (struct str){limit, sizeof(limit)},
+    if (place != NULL && place->length > 0)
+        first = *place;
+    if (place != NULL)
+        place->length = 0;
+    return store_scan(store, (struct str){first.key, first.length}, (struct str){limit, sizeof(limit)},
                       visit_pack, &visiting);
 }
 
