@@ -294,6 +294,24 @@ def test_what_does_not_match_is_listed_and_dropped_by_name():
     run("out", "state", check=0)
 
 
+def test_state_that_comes_to_a_single_instance_after_moves():
+    """Rows of groups that have moved are found by their stay, which the state of a single instance does not have."""
+    text = JOB.replace("  | dedup by id within 6h\n", "").partition("learner model")[0].replace("site: text", "site: text, tags: list(text)")
+    text += 'sink hourly = file from hourly { path: concat(out, "/hourly.csv") }\n'
+    single = ("    imps\n", "    imps | unnest tags | nest tags as tags\n")
+    for move in (0, 1):
+        shutil.rmtree("moved-state", ignore_errors=True)
+        job(text)
+        half = ("--until", "2023-11-15T02:00:00Z", "--move", str(move)) if move else ("--until", "2023-11-15T02:00:00Z")
+        run(f"moved-{move}", "moved-state", *half, failpoints="run.claimed=sleep:20", check=0)
+        job(text, single)
+        status, _, errors = run(f"moved-{move}", "moved-state", "--from", "moved-state")
+        names = [f"`{name}` does not match: it had an instance for each lane" for name in ("features/feature", "hourly/window")]
+        assert status == move and all((name in errors) == (move > 0) for name in names), errors
+    run("moved-1", "moved-state", "--from", "moved-state", *re.findall(r"--drop-state|[a-z]+/[a-z.0-9]+(?= |$)", errors.split("checkpoint:")[1]),
+        check=0)
+
+
 def test_a_name_to_drop_that_is_none():
     again()
     status, _, errors = run("out", "state", "--from", "state", "--drop-state", "features/dedupe")

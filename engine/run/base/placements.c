@@ -93,12 +93,17 @@ bool placements_want_base(const struct run *run)
     return run->placement_is_announced && has_single;
 }
 
+bool placements_have_moved(const struct placement *placement)
+{
+    bool has_moved = false;
+    for (uint32_t group = 0; group < KEY_GROUPS; group++)
+        has_moved |= placement->stays[group] > 0;
+    return has_moved;
+}
+
 bool placements_save(struct run *run, struct checkpoint_writer *writer)
 {
     const struct placement *now = placements_now(run);
-    bool has_moved = false;
-    for (uint32_t group = 0; group < KEY_GROUPS; group++)
-        has_moved |= now->stays[group] > 0;
-    return !has_moved ||
+    return !placements_have_moved(now) ||
            snapshot_put(checkpoint_part(writer, part_name), SNAPSHOT_GLOBAL, now->stays, sizeof(now->stays));
 }

@@ -30,6 +30,8 @@ bool placements_want_base(const struct run *run);
 /* Writes the stays that hold up to the next barrier into a checkpoint, where a group has ever moved. Coordinator thread,
  * between two barriers. False: the disk failed. */
 bool placements_save(struct run *run, struct checkpoint_writer *writer);
+/* Whether a group has ever moved, by its stays. */
+bool placements_have_moved(const struct placement *placement);
 /* Sets the stays to those of a checkpoint. False after a diagnostic. */
 bool placements_load_stays(struct checkpoint *from, struct placement *placement, struct diag_list *diags);
 

@@ -37,7 +37,7 @@ void checkpoints_stats(struct run *run, struct run_stats *stats);
  * database need not be written anew when a job changes; a new part gets an id that no part had before. */
 struct part {
     uint32_t id;
-    bool has_state;
+    bool has_state, is_single; /* is_single: of a stage with one instance; format 9 does not say so */
     struct str name, shape;
 };
 
@@ -49,6 +49,8 @@ struct parts {
 /* Reads the list of a checkpoint's parts into the arena. false after E0702. */
 LEAT_CHECKED bool parts_read(struct checkpoint *checkpoint, struct arena *arena, struct parts *parts,
                              struct diag_list *diags);
+/* Whether the node, which has state, is of a stage with one instance. */
+bool part_is_single(const struct run *run, const struct plan_node *node);
 /* Finds a part by its name. NULL: there is none. */
 const struct part *parts_find(const struct parts *parts, struct str name);
 

@@ -14,6 +14,7 @@
 #include "core/mem.h"
 #include "core/os.h"
 #include "core/shape.h"
+#include "run/base/placements.h"
 #include "run/base/positions.h"
 #include "state/objects/objects.h"
 
@@ -205,8 +206,8 @@ struct matching {
     bool *is_used; /* per name of --drop-state: the checkpoint has that part */
     const char *part;
     struct span span;
-    bool keeps_figures_alone;
-    uint32_t refused; /* differences of this part */
+    bool keeps_figures_alone, have_moved; /* have_moved: key groups, in the checkpoint's run */
+    uint32_t refused;                     /* differences of this part */
     struct diag *last;
     struct byte_buffer to_drop;
 };
@@ -279,6 +280,20 @@ static void match_lost(struct matching *m, const struct part *part)
                            STR_ARGS(first_line(part->shape))));
 }
 
+/* Rows of a key group that has moved have a stay in their keys, those of a stage with one instance do not: neither finds the
+ * other's. */
+static void match_instances(struct matching *m, const struct part *part, const struct plan_node *node)
+{
+    bool is_single = part_is_single(m->run, node);
+    if (m->have_moved && node->needs_memory && part->is_single != is_single)
+        refuse(
+            m,
+            is_single
+                ? "it had an instance for each lane, whose key groups have moved (--move), and has one instance now"
+                : "it had one instance, and has one for each lane now, while key groups of other parts have moved "
+                  "(--move)");
+}
+
 static void match_part(struct matching *m, const struct part *part)
 {
     struct run *run = m->run;
@@ -299,6 +314,8 @@ static void match_part(struct matching *m, const struct part *part)
         match_lost(m, part);
     else if (has_state)
         shape_compare(part->shape, node->shape, &run->arena, tell_difference, m);
+    if (has_state && node != NULL)
+        match_instances(m, part, node);
     if (node != NULL && m->refused == 0) {
         run->ids[node->place] = (uint16_t)part->id;
         run->has_saved[node->place] = true;
@@ -370,6 +387,10 @@ bool from_match(struct run *run, const struct parts *saved)
         drops++;
     struct matching m = {
         .run = run, .saved = saved, .is_used = arena_array(&run->arena, bool, MAX(drops, 1))};
+    struct placement placement = {0};
+    if (!placements_load_stays(run->resumed, &placement, run->diags))
+        return false;
+    m.have_moved = placements_have_moved(&placement);
     for (uint32_t i = 0; i < saved->count; i++)
         match_part(&m, &saved->items[i]);
     if (m.last != NULL)

@@ -4,7 +4,12 @@
 
 #include <stdlib.h>
 
-enum { PARTS_VERSION = 1 };
+enum { PARTS_VERSION = 1, PART_HAS_STATE = 1, PART_IS_SINGLE = 2 };
+
+bool part_is_single(const struct run *run, const struct plan_node *node)
+{
+    return run->plan->stages[node->stage].tag == STAGE_SINGLE;
+}
 
 void parts_put(const struct run *run, uint32_t next_id, struct byte_buffer *out)
 {
@@ -15,7 +20,8 @@ void parts_put(const struct run *run, uint32_t next_id, struct byte_buffer *out)
     for (uint32_t i = 0; i < plan->nodes_count; i++) {
         const struct plan_node *node = &plan->nodes[i];
         words_put(out, run->ids[i]);
-        words_put(out, node->has_state);
+        uint64_t single = part_is_single(run, node) ? PART_IS_SINGLE : 0;
+        words_put(out, node->has_state ? PART_HAS_STATE | single : 0);
         words_put_text(out, str_from(node->part));
         words_put_text(out, node->shape);
     }
@@ -37,7 +43,9 @@ static bool decode(struct str record, struct arena *arena, struct parts *parts)
         uint64_t id = words_take(&words);
         words.is_short |= id >= next;
         part->id = (uint32_t)id;
-        part->has_state = words_take(&words) != 0;
+        uint64_t is = words_take(&words);
+        part->has_state = (is & PART_HAS_STATE) != 0;
+        part->is_single = (is & PART_IS_SINGLE) != 0;
         part->name = words_take_text(&words);
         part->shape = words_take_text(&words);
     }
