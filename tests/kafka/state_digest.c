@@ -103,7 +103,8 @@ static bool print_place(struct checkpoint *checkpoint, unsigned place, int64_t s
             take_record(&entries, record);
     bool is_good = checkpoint_reader_close(reader);
     uint64_t low = 0, high = 0, count = 0;
-    qsort(entries.items, entries.count, sizeof(*entries.items), compare);
+    if (entries.count > 0)
+        qsort(entries.items, entries.count, sizeof(*entries.items), compare);
     for (size_t i = 0; i < entries.count; i++) {
         const struct entry *entry = &entries.items[i];
         if (i + 1 < entries.count && entry[1].kind == entry->kind && key_equal(entry[1].key, entry->key))
