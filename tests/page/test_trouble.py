@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """What goes wrong in a live job shows on its page, in words and by signs: a slow node, what waits for it, late rows,
-a failed checkpoint, a frozen learner. A source that lags: tests/kafka/test_lag.py. Prints TAP.
+a failed checkpoint, a store that is gone, a frozen learner. A source that lags: tests/kafka/test_lag.py. Prints TAP.
 
     tests/page/test_trouble.py PATH_OF_LEAT [--only TEST]
 """
 
+import os
 import sys
+import tempfile
 import time
 
 from browser import Tab, main  # noqa: F401
-from jobs import KEPT, SLOWLY, fed, page_of, record
+from jobs import KEPT, SLOWLY, fed, live, page_of, record
 from patience import stretched
 from shown import check_shown
 
@@ -86,6 +88,26 @@ def test_a_failed_checkpoint(browser):
         taken = int(tab.values()["figures.checkpoints"])
         tab.wait_for_value("figures.checkpoints", lambda value: int(value) > taken)
         tab.shot("failed-checkpoint", whole=True)
+
+
+def test_a_store_that_is_gone(browser):
+    """How far the object store is behind, while it cannot be written to; sinks that wait for it."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = os.path.join(folder, "store")
+        job = live.JOB.replace('dir: "state"', f'dir: "state", store: "file:{store}", commit: "store"')
+        with page_of(browser, job, state="#/checkpoints", listens=True) as (_, tab, _):
+            tab.wait_for_value("figures.store.bytes", lambda value: int(value) > 0)
+            tab.wait_for_value("figures.store.checkpoints_behind", "0")
+            os.rename(store, store + "-gone")
+            with open(store, "w", encoding="ascii"):
+                pass
+            tab.wait_for_value("figures.store.checkpoints_behind", lambda value: int(value) > 2)
+            assert "Sinks give away what a checkpoint covers once the store has it." in tab.text("main")
+            check_shown(tab, "#/checkpoints", {"figures.store.": 4})
+            tab.shot("store-gone", whole=True)
+            os.unlink(store)
+            os.rename(store + "-gone", store)
+            tab.wait_for_value("figures.store.checkpoints_behind", "0")
 
 
 def test_a_frozen_learner(browser):

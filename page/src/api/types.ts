@@ -39,6 +39,15 @@ export interface FiguresNode {
 /* A `serve` beside the run: name, requests, and a count for each outcome. */
 export type Served = { name: string; requests: number } & Record<string, number | string | null>;
 
+/** How far the object store of checkpoints is behind. */
+export interface StoreFigures {
+    checkpoints_behind: number;
+    behind_ms: number;
+    bytes: number;
+    retries: number;
+    sinks_wait: boolean; // `commit: store`
+}
+
 export interface Figures {
     job: string;
     fingerprint: string;
@@ -57,6 +66,7 @@ export interface Figures {
     checkpoint_stop_max_ms: number;
     checkpoint_age_ms: number | null;
     checkpoint_duration_ms: number | null;
+    store?: StoreFigures; // of a job with an object store
     share_done: number | null;
     input_ended: boolean;
     lane_time: Record<string, number>;

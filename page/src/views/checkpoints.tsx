@@ -5,7 +5,7 @@ import { live } from "../live/live";
 import { usePolled } from "../live/polled";
 import { route } from "../live/route";
 import { useStore } from "../live/store";
-import type { Checkpoint, Checkpoints as Answer } from "../api/types";
+import type { Checkpoint, Checkpoints as Answer, StoreFigures } from "../api/types";
 import { Chart } from "../charts/chart";
 import { HistoryCharts } from "../charts/history";
 import { bytes, iso, milliseconds, moment } from "../parts/format";
@@ -142,6 +142,22 @@ function Known({ answer }: { answer: Answer }): JSX.Element {
     );
 }
 
+/** What the object store has of the checkpoints. */
+function Store({ store }: { store: StoreFigures }): JSX.Element {
+    const waits = store.sinks_wait && store.checkpoints_behind > 0;
+    return (
+        <Section title="In the object store">
+            <dl class="facts wide">
+                <Fact name="checkpoints behind" k="figures.store.checkpoints_behind" v={store.checkpoints_behind} />
+                <Fact name="behind" k="figures.store.behind_ms" v={store.behind_ms} as={milliseconds} />
+                <Fact name="sent" k="figures.store.bytes" v={store.bytes} as={bytes} />
+                <Fact name="tried again" k="figures.store.retries" v={store.retries} />
+            </dl>
+            {waits ? <Notice>Sinks give away what a checkpoint covers once the store has it.</Notice> : null}
+        </Section>
+    );
+}
+
 /** What tells the run to take a checkpoint; nothing of a job without them. A directory that a shell would split or read is not shown. */
 function HowToTake({ directory }: { directory: string }): JSX.Element | null {
     if (directory === "") {
@@ -184,6 +200,7 @@ export function Checkpoints(): JSX.Element {
                 </dl>
                 <HistoryCharts key={span} part={null} span={span} only={["checkpoint_age", "checkpoint_stop"]} />
             </Section>
+            {figures?.store ? <Store store={figures.store} /> : null}
             <Section
                 title="On disk"
                 aside={answer.is === "here" ? <HowToTake directory={answer.value.directory} /> : null}>
