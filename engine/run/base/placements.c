@@ -85,12 +85,18 @@ uint32_t placements_home(const struct run *run, const struct placement *placemen
     return placement->version == 0 ? 0 : (uint32_t)(number % run->lanes_count);
 }
 
+bool placements_move_whole(const struct run *run, const struct plan_node *node)
+{
+    return run->plan->stages[node->stage].tag == STAGE_SINGLE && node->operator_kind != NULL &&
+           node->has_state && !node->operator_kind->keeps_figures_alone;
+}
+
 bool placements_want_base(const struct run *run)
 {
-    bool has_single = false;
-    for (uint32_t stage = 1; stage < run->plan->stages_count; stage++)
-        has_single |= run->plan->stages[stage].tag == STAGE_SINGLE;
-    return run->placement_is_announced && has_single;
+    bool has_some = false;
+    for (uint32_t i = 0; i < run->plan->nodes_count && run->placement_is_announced; i++)
+        has_some |= placements_move_whole(run, &run->plan->nodes[i]);
+    return has_some;
 }
 
 bool placements_have_moved(const struct placement *placement)

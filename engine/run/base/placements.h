@@ -21,6 +21,9 @@ void placements_turn(struct run *run, uint64_t micro_batch, const struct placeme
                      const struct placement **next);
 /* An instance of a keyed stage has taken all bases that come to it. Any thread. */
 void placements_taken(struct run *run);
+/* Whether the node is an operator that moves as a whole: it has state, and a stage with one instance. One with figures alone (tables
+ * that it reads again from their files) has nothing to carry. */
+bool placements_move_whole(const struct run *run, const struct plan_node *node);
 /* The instance whose store has the state of an operator, at that place in the plan, of a stage that has one instance itself: at
  * first instance 0, and another one with each change. */
 uint32_t placements_home(const struct run *run, const struct placement *placement, uint32_t place);

@@ -12,13 +12,6 @@
 #include "run/base/placements.h"
 #include "state/checkpoint.h"
 
-/* An operator with figures alone (tables that it reads again from their files) has nothing to carry. */
-static bool can_move(const struct node_instance *node)
-{
-    const struct operator_kind *kind = node->node->operator_kind;
-    return kind != NULL && operator_has_state(kind) && !kind->keeps_figures_alone;
-}
-
 /* Opens a fresh instance that has the rows of the one before it in another store; NULL, both of them: the job has none. */
 static bool open_node(struct node_instance *node, struct state_store *from, struct state_store *to)
 {
@@ -87,12 +80,12 @@ static void move_node(struct stage_instance *stage, struct node_instance *node, 
 void stage_move(struct stage_instance *stage, const struct placement *next)
 {
     int64_t begin = os_monotonic_us();
-    if (stage->stage->tag != STAGE_SINGLE || stage->publishes)
+    if (stage->publishes)
         return;
     for (uint32_t i = 0; i < stage->stage->nodes_count && !run_has_failed(stage->run); i++) {
         struct node_instance *node = &stage->nodes[i];
         uint32_t home = placements_home(stage->run, next, node->context.place);
-        if (can_move(node) && home != node->home)
+        if (placements_move_whole(stage->run, node->node) && home != node->home)
             move_node(stage, node, home);
     }
     note_move_stop(stage->run, begin);
