@@ -5,7 +5,14 @@
  *
  * librdkafka computes a limit once, and may wait for it again after a spurious wake-up. If the wall clock
  * jumped in between, the limit is a time of the old clock: for some seconds after a jump the remaining time
- * is computed by both clocks, and the shorter is used. */
+ * is computed by both clocks, and the shorter is used.
+ *
+ * A client's main thread waits for its queue until its next timer, in whole milliseconds, rounded down. So through
+ * the last millisecond it locks the queue and unlocks it again and again, without a wait; and a transaction sets two
+ * timers of one millisecond, which was most of what a small transaction cost. So the program defines mtx_lock, too:
+ * where a main thread has locked its queue some times since its last wait, it waits for the queue for a moment. It
+ * wakes as soon as the queue gets something; a timer is late by that moment at most, and so is what came to the queue
+ * just before it was locked. */
 #include "connectors/kafka/waits.h"
 
 #include "core/os.h"
@@ -13,6 +20,7 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <threads.h>
 
 bool kafka_waits_join(pthread_t thread, int64_t us)
@@ -25,6 +33,7 @@ bool kafka_waits_join(pthread_t thread, int64_t us)
 #if !defined(__SANITIZE_THREAD__)
 
 enum { JUMP_US = 2 * 1000000, JUMP_LASTS_US = 10 * 1000000, PASSED_US = 1000000 };
+enum { LOCKS_MAX = 4, MOMENT_US = 500 };
 
 /* Offset of the wall clock from the monotonic clock: now, and before its last jump; and when the jump was
  * seen. */
@@ -52,13 +61,50 @@ static int64_t time_left(int64_t limit_us)
     return before > -PASSED_US && before < left ? before : left;
 }
 
+/* Of a client's main thread: its queue, which it waits for first, and which outlives it. NULLs in other threads. */
+static _Thread_local struct {
+    pthread_mutex_t *mutex;
+    pthread_cond_t *condition;
+    unsigned locks; /* of the mutex, by this thread since its last wait */
+    bool is_known;
+} queue;
+
+/* Notes a wait. librdkafka gives a main thread its name before the thread waits. */
+static void note_wait(pthread_mutex_t *mutex, pthread_cond_t *condition)
+{
+    char name[16] = "";
+    if (!queue.is_known && pthread_getname_np(pthread_self(), name, sizeof(name)) == 0 &&
+        strcmp(name, "rdk:main") == 0) {
+        queue.mutex = mutex;
+        queue.condition = condition;
+    }
+    queue.is_known = true;
+    if (mutex == queue.mutex)
+        queue.locks = 0;
+}
+
 int cnd_timedwait(cnd_t *restrict condition, mtx_t *restrict mutex, const struct timespec *restrict limit)
 {
     _Static_assert(sizeof(cnd_t) == sizeof(pthread_cond_t), "glibc: they are the same");
     struct timespec until =
         wait_until(MAX(time_left(limit->tv_sec * US_PER_SECOND + limit->tv_nsec / 1000), 0));
+    note_wait((pthread_mutex_t *)mutex, (pthread_cond_t *)condition);
     return wait_on((pthread_cond_t *)condition, (pthread_mutex_t *)mutex, &until) ? thrd_success
                                                                                   : thrd_timedout;
+}
+
+int mtx_lock(mtx_t *mutex)
+{
+    _Static_assert(sizeof(mtx_t) == sizeof(pthread_mutex_t), "glibc: they are the same");
+    pthread_mutex_t *locked = (pthread_mutex_t *)mutex;
+    if (pthread_mutex_lock(locked) != 0)
+        return thrd_error;
+    if (locked == queue.mutex && ++queue.locks > LOCKS_MAX) {
+        struct timespec until = wait_until(MOMENT_US);
+        queue.locks = LOCKS_MAX - 1;
+        wait_on(queue.condition, locked, &until);
+    }
+    return thrd_success;
 }
 
 #endif
