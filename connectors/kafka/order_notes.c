@@ -24,19 +24,47 @@ static void sweep(struct order_notes *notes)
             continue;
         }
         *at = note->following;
-        notes->bytes -= note->bytes;
         free(note);
     }
     notes->tail = at;
 }
 
+/* Call under the mutex. The note waits no longer. */
+static void take_out(struct order_notes *notes, struct order_note *note)
+{
+    if (note->is_out)
+        return;
+    note->is_out = true;
+    notes->count--;
+    notes->bytes -= note->bytes;
+}
+
 void order_notes_free(struct order_notes *notes)
 {
     for (struct order_note *note = notes->head; note != NULL; note = note->following)
-        note->is_out = true;
+        take_out(notes, note);
     sweep(notes);
     pthread_mutex_destroy(&notes->mutex);
     *notes = (struct order_notes){0};
+}
+
+/* Call under the mutex. Drops the oldest notes while too many wait; one that a transaction holds is freed when that ends. Returns
+ * whether this is to be said. */
+static bool drop_oldest(struct order_notes *notes, const struct order_note *newest)
+{
+    bool has_dropped = false;
+    for (struct order_note *old = notes->head;
+         old != newest && (notes->bytes > ORDER_NOTES_BYTES_MAX || notes->count > ORDER_NOTES_COUNT_MAX);
+         old = old->following) {
+        has_dropped |= !old->is_out;
+        take_out(notes, old);
+    }
+    if (!has_dropped)
+        return false;
+    sweep(notes);
+    bool is_said = notes->has_said;
+    notes->has_said = true;
+    return !is_said;
 }
 
 void order_notes_add(struct order_notes *notes, struct str segment)
@@ -48,22 +76,14 @@ void order_notes_add(struct order_notes *notes, struct str segment)
     *note = (struct order_note){
         .epoch = head.epoch, .first = head.first, .next = head.next, .bytes = segment.length};
     memcpy(note->data, segment.data, segment.length);
-    bool has_dropped = false;
     pthread_mutex_lock(&notes->mutex);
     *notes->tail = note;
     notes->tail = &note->following;
+    notes->count++;
     notes->bytes += note->bytes;
-    for (struct order_note *old = notes->head; old != note && notes->bytes > ORDER_NOTES_BYTES_MAX;
-         old = notes->head) {
-        has_dropped = !notes->has_said;
-        if (old->holds > 0)
-            break;
-        old->is_out = true;
-        sweep(notes);
-    }
-    notes->has_said |= has_dropped;
+    bool must_say = drop_oldest(notes, note);
     pthread_mutex_unlock(&notes->mutex);
-    if (has_dropped)
+    if (must_say)
         log_say(LOG_LEVEL_WARNING,
                 "the store and the brokers are behind, and the order log since then is too long to wait: if "
                 "the checkpoint directory is lost, what was sent meanwhile cannot be made again");
@@ -73,7 +93,8 @@ void order_notes_stored(struct order_notes *notes, uint64_t epoch)
 {
     pthread_mutex_lock(&notes->mutex);
     for (struct order_note *note = notes->head; note != NULL; note = note->following)
-        note->is_out |= note->epoch <= epoch;
+        if (note->epoch <= epoch)
+            take_out(notes, note);
     sweep(notes);
     pthread_mutex_unlock(&notes->mutex);
     atomic_store(&notes->stored, epoch);
@@ -89,12 +110,9 @@ bool order_notes_are_many(struct order_notes *notes)
 
 struct order_note **order_notes_take(struct order_notes *notes, uint64_t epoch, uint32_t *count)
 {
-    uint32_t all = 0;
-    pthread_mutex_lock(&notes->mutex);
-    for (const struct order_note *note = notes->head; note != NULL; note = note->following)
-        all++;
-    struct order_note **taken = mem_alloc(MAX(all, 1U) * sizeof(struct order_note *));
     *count = 0;
+    pthread_mutex_lock(&notes->mutex);
+    struct order_note **taken = mem_alloc(MAX(notes->count, 1U) * sizeof(struct order_note *));
     for (struct order_note *note = notes->head; note != NULL; note = note->following) {
         if (note->is_out || note->epoch > epoch)
             continue;
@@ -110,7 +128,8 @@ void order_notes_release(struct order_notes *notes, struct order_note **taken, u
     pthread_mutex_lock(&notes->mutex);
     for (uint32_t i = 0; i < count; i++) {
         taken[i]->holds--;
-        taken[i]->is_out |= is_out;
+        if (is_out)
+            take_out(notes, taken[i]);
     }
     sweep(notes);
     pthread_mutex_unlock(&notes->mutex);

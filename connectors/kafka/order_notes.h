@@ -10,13 +10,17 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { ORDER_NOTES_MANY = 256 << 10, ORDER_NOTES_BYTES_MAX = 64 << 20 };
+enum {
+    ORDER_NOTES_MANY = 256 << 10,     /* bytes */
+    ORDER_NOTES_BYTES_MAX = 64 << 20, /* that wait */
+    ORDER_NOTES_COUNT_MAX = 1 << 13,  /* segments that wait */
+};
 
 struct order_note {
     struct order_note *following;
     uint64_t epoch, first, next;
     uint32_t holds; /* transactions under way that have it */
-    bool is_out;    /* noted, or in the store: freed without holds */
+    bool is_out;    /* noted, in the store, or dropped: it does not wait, and is freed once nobody holds it */
     size_t bytes;
     char data[];
 };
@@ -24,7 +28,8 @@ struct order_note {
 struct order_notes {
     pthread_mutex_t mutex;
     struct order_note *head, **tail;
-    uint64_t bytes; /* of all notes */
+    uint32_t count; /* of notes that wait */
+    uint64_t bytes; /* theirs */
     uint64_t life;  /* generation of this process */
     uint64_t
         restored_next; /* the checkpoint with which this process began is before this micro-batch; 0: with none */
@@ -36,8 +41,8 @@ struct order_notes {
 
 void order_notes_init(struct order_notes *notes, uint64_t life);
 void order_notes_free(struct order_notes *notes);
-/* Adds a segment; copies it. Beyond ORDER_NOTES_BYTES_MAX the oldest is dropped, which is said once. Ignores bytes that are no
- * segment. */
+/* Adds a segment; copies it. Beyond ORDER_NOTES_BYTES_MAX or ORDER_NOTES_COUNT_MAX the oldest are dropped, which is said once.
+ * Ignores bytes that are no segment. */
 void order_notes_add(struct order_notes *notes, struct str segment);
 /* The object store has the checkpoint of this epoch. */
 void order_notes_stored(struct order_notes *notes, uint64_t epoch);

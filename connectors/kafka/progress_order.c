@@ -111,6 +111,24 @@ bool progress_orders_apply(struct progress_orders *orders, uint64_t first, uint6
     return true;
 }
 
+uint32_t progress_orders_void(const struct progress_orders *orders, uint64_t stored_next, uint32_t more,
+                              uint64_t more_bytes)
+{
+    uint64_t bytes = orders->bytes + more_bytes;
+    uint32_t count = 0;
+    while (count + 1 < orders->count) {
+        const struct progress_order *old = &orders->items[count];
+        bool are_many =
+            orders->count - count + more > PROGRESS_ORDERS_KEPT || bytes > PROGRESS_ORDER_BYTES_MAX;
+        bool is_needless = old->next <= stored_next && count < PROGRESS_ORDERS_NEEDLESS;
+        if (!are_many && !is_needless)
+            break;
+        bytes -= old->bytes;
+        count++;
+    }
+    return count;
+}
+
 void progress_order_put(const struct progress_order *order, uint32_t piece, struct str segment,
                         struct byte_buffer *value)
 {

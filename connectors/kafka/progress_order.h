@@ -10,8 +10,11 @@
 enum {
     PROGRESS_ORDER_PIECE = 256 << 10,
     PROGRESS_ORDERS_MAX = 1 << 16, /* more segments than this mean damage */
-    PROGRESS_ORDER_BYTES_MAX =
-        64 << 20 /* of the segments that a partition keeps; older ones get tombstones */
+    /* Segments that a partition keeps, and their bytes; older ones get tombstones. */
+    PROGRESS_ORDERS_KEPT = 1 << 15,
+    PROGRESS_ORDER_BYTES_MAX = 64 << 20,
+    PROGRESS_ORDERS_NEEDLESS =
+        256, /* segments that a transaction makes void only because the store has them, at most */
 };
 
 struct progress_order {
@@ -44,6 +47,11 @@ uint64_t progress_orders_next(const struct progress_orders *orders);
 /* Adds a record: piece `piece` of the segment that begins with micro-batch `first`; value.data NULL: its tombstone. Returns false
  * if the value is damaged. A piece that does not continue what was read before belongs to a replaced segment, and is ignored. */
 bool progress_orders_apply(struct progress_orders *orders, uint64_t first, uint64_t piece, struct str value);
+/* How many of the oldest segments a transaction makes void that adds `more` segments with `more_bytes`: those before micro-batch
+ * `stored_next`, which the object store makes needless, and those that are too many. The last one stays: it says up to where
+ * segments are noted. */
+uint32_t progress_orders_void(const struct progress_orders *orders, uint64_t stored_next, uint32_t more,
+                              uint64_t more_bytes);
 /* Appends the value of a piece. segment: all its bytes. */
 void progress_order_put(const struct progress_order *order, uint32_t piece, struct str segment,
                         struct byte_buffer *value);

@@ -403,9 +403,9 @@ static bool send_some(struct sender *sender, unsigned *tries, int64_t *backoff_u
 {
     struct outbox_part parts[SENDER_PARTS_MAX];
     uint32_t count = outbox_take(sender->outbox, sender->part_bytes, parts, SENDER_PARTS_MAX);
-    bool has_order = count == 0 && sender->options.shard == 0 && sender->options.order != NULL &&
-                     order_notes_are_many(
-                         sender->options.order); /* no rows come, and the segments must not wait for them */
+    /* Where no rows come, the order log must not wait for them. */
+    struct order_notes *order = sender->options.shard == 0 ? sender->options.order : NULL;
+    bool has_order = count == 0 && order != NULL && order_notes_are_many(order);
     if (count == 0 && !has_order) {
         rd_kafka_poll(sender->producer, 0);
         outbox_wait(sender->outbox, IDLE_US);

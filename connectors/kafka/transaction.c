@@ -19,7 +19,6 @@ enum {
     FLIGHT_BYTES = 4 << 20,
     SMALLER = 8,            /* batches that brokers refuse as too large become smaller by this factor */
     LINGER_MS_MAX = 900000, /* librdkafka's maximum */
-    ORDER_TOMBSTONES = 256, /* segments of the order log that a transaction makes void, at most */
 };
 
 /* Head of a progress record or tombstone in the notes of a transaction; key and value follow it. */
@@ -281,14 +280,25 @@ static void add_note(struct byte_buffer *notes, const struct byte_buffer *key,
     buffer_append(notes, value->data, value->length);
 }
 
-/* Adds the segments of the order log, and tombstones of those that the object store makes needless, or that are too many. The
- * last segment stays: it says up to where they are noted. */
+/* Adds tombstones of old segments of the order log, and then the new segments: one that is executed again has the key of the old
+ * one. */
 static void add_orders(const struct sender *sender, struct order_note **orders, uint32_t count,
                        struct byte_buffer *notes)
 {
     const struct progress_orders *noted = &sender->progress.orders;
     struct byte_buffer key = {0}, value = {0};
-    uint64_t bytes = noted->bytes, stored = order_notes_stored_next(sender->options.order, noted);
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++)
+        bytes += orders[i]->bytes;
+    uint32_t needless =
+        progress_orders_void(noted, order_notes_stored_next(sender->options.order, noted), count, bytes);
+    for (uint32_t i = 0; i < needless; i++) {
+        for (uint32_t piece = 0; piece < noted->items[i].pieces; piece++) {
+            buffer_clear(&key);
+            progress_put_order(&sender->progress, &noted->items[i], piece, (struct str){"", 0}, &key, NULL);
+            add_note(notes, &key, &value);
+        }
+    }
     for (uint32_t i = 0; i < count; i++) {
         struct progress_order order = {.life = sender->options.order->life,
                                        .epoch = orders[i]->epoch,
@@ -299,19 +309,6 @@ static void add_orders(const struct sender *sender, struct order_note **orders, 
             buffer_clear(&value);
             progress_put_order(&sender->progress, &order, piece,
                                (struct str){orders[i]->data, orders[i]->bytes}, &key, &value);
-            add_note(notes, &key, &value);
-        }
-        bytes += orders[i]->bytes;
-    }
-    buffer_clear(&value);
-    for (uint32_t i = 0; i + 1 < noted->count && i < ORDER_TOMBSTONES; i++) {
-        const struct progress_order *old = &noted->items[i];
-        if (old->next > stored && bytes <= PROGRESS_ORDER_BYTES_MAX)
-            continue;
-        bytes -= old->bytes;
-        for (uint32_t piece = 0; piece < old->pieces; piece++) {
-            buffer_clear(&key);
-            progress_put_order(&sender->progress, old, piece, (struct str){"", 0}, &key, NULL);
             add_note(notes, &key, &value);
         }
     }

@@ -80,6 +80,31 @@ static void test_bounded(void **state LEAT_UNUSED)
     order_notes_free(&notes);
 }
 
+/* Brokers that stand still for long: what waits is bounded also while every transaction holds all of it. */
+static void test_bounded_while_held(void **state LEAT_UNUSED)
+{
+    struct order_notes notes;
+    uint32_t held_count, count;
+    order_notes_init(&notes, 1);
+    for (uint64_t epoch = 1; epoch <= ORDER_NOTES_COUNT_MAX; epoch++)
+        add(&notes, epoch, 10);
+    assert_false(notes.has_said);
+    struct order_note **held = order_notes_take(&notes, UINT64_MAX, &held_count);
+    assert_int_equal(held_count, ORDER_NOTES_COUNT_MAX);
+    for (uint64_t epoch = ORDER_NOTES_COUNT_MAX + 1; epoch <= 2 * ORDER_NOTES_COUNT_MAX; epoch++)
+        add(&notes, epoch, 10);
+    assert_true(notes.has_said);
+    struct order_note **taken = order_notes_take(&notes, UINT64_MAX, &count);
+    assert_int_equal(count, ORDER_NOTES_COUNT_MAX);
+    assert_int_equal(taken[0]->epoch, ORDER_NOTES_COUNT_MAX + 1);
+    assert_int_equal(held[0]->epoch, 1); /* still there for the one who holds it */
+    order_notes_release(&notes, held, held_count, false);
+    order_notes_release(&notes, taken, count, true);
+    assert_int_equal(notes.bytes, 0);
+    assert_null(notes.head);
+    order_notes_free(&notes);
+}
+
 /* What tombstones go by: the segments that this life has noted, and the checkpoint with which it began. */
 static void test_stored_next(void **state LEAT_UNUSED)
 {
@@ -101,6 +126,7 @@ static void test_stored_next(void **state LEAT_UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_taken), cmocka_unit_test(test_bounded),
+                                       cmocka_unit_test(test_bounded_while_held),
                                        cmocka_unit_test(test_stored_next)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

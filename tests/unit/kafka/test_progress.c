@@ -131,6 +131,31 @@ static void test_order_log(void **state LEAT_UNUSED)
     progress_free(&progress);
 }
 
+/* A store that is away for as long as it takes for more segments than a partition may have: old ones give way, so that none is
+ * refused. Then the store is back, and what it has goes. */
+static void test_many_segments(void **state LEAT_UNUSED)
+{
+    struct progress progress;
+    progress_init(&progress, run_a, STR("out"));
+    struct progress_orders *orders = &progress.orders;
+    uint64_t number = 0, end = PROGRESS_ORDERS_MAX + 5000;
+    for (uint32_t turn = 0; number < end; turn++) {
+        uint32_t more = turn % 100 == 0 ? 3000 : 1 + turn % 7; /* brokers were away, too */
+        for (uint32_t i = progress_orders_void(orders, 0, more, 9 * more); i > 0; i--)
+            assert_int_equal(void_piece(&progress, orders->items[0].first, 0), PROGRESS_READ);
+        for (uint32_t i = 0; i < more; i++, number++) {
+            struct progress_order order = {.life = 1, .epoch = number, .first = number, .next = number + 1};
+            assert_int_equal(give_piece(&progress, &order, 0, STR("a segment"), 0), PROGRESS_READ);
+        }
+        assert_true(orders->count <= PROGRESS_ORDERS_KEPT);
+    }
+    assert_true(orders->count > PROGRESS_ORDERS_KEPT - 3000);
+    assert_int_equal(progress_orders_void(orders, number - 10, 1, 9), PROGRESS_ORDERS_NEEDLESS);
+    assert_int_equal(progress_orders_void(orders, orders->items[9].next, 1, 9), 10);
+    assert_int_equal(progress_orders_void(orders, 0, 1, PROGRESS_ORDER_BYTES_MAX), orders->count - 1);
+    progress_free(&progress);
+}
+
 /* As many parts as in a month, of which old ones get tombstones: the memory stays small, and
  * the time linear. */
 static void test_many(void **state LEAT_UNUSED)
@@ -307,11 +332,11 @@ static void test_random_bytes(void **state LEAT_UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),      cmocka_unit_test(test_order_log),
-        cmocka_unit_test(test_many),       cmocka_unit_test(test_others),
-        cmocka_unit_test(test_life),       cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_impossible), cmocka_unit_test(test_random_bytes),
-        cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_order),         cmocka_unit_test(test_order_log),
+        cmocka_unit_test(test_many_segments), cmocka_unit_test(test_many),
+        cmocka_unit_test(test_others),        cmocka_unit_test(test_life),
+        cmocka_unit_test(test_damage),        cmocka_unit_test(test_impossible),
+        cmocka_unit_test(test_random_bytes),  cmocka_unit_test(test_layouts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
