@@ -340,12 +340,7 @@ int generation_write(const char *directory, const struct generation *generation)
     struct byte_buffer text = {0};
     generation_encode(generation, &text);
     snprintf(path, sizeof(path), "%s/GENERATION", directory);
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    int error = fd < 0 ? errno : os_write_all(fd, text.data, text.length, "ckpt.manifest");
-    if (error == 0)
-        error = os_fsync(fd, "ckpt.fsync");
-    if (fd >= 0)
-        close(fd);
+    int error = os_write_file(path, text.data, text.length, "ckpt.manifest", "ckpt.fsync");
     buffer_free(&text);
     return error == 0 ? os_fsync_directory(directory, "ckpt.fsync_directory") : error;
 }

@@ -299,12 +299,7 @@ static int write_segment(const char *path, struct str segment)
 {
     char temporary[PATH_BYTES + 80];
     snprintf(temporary, sizeof(temporary), "%s.tmp", path);
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    int error = fd < 0 ? errno : os_write_all(fd, segment.data, segment.length, "ckpt.order");
-    if (error == 0)
-        error = os_fsync(fd, "ckpt.fsync");
-    if (fd >= 0)
-        close(fd);
+    int error = os_write_file(temporary, segment.data, segment.length, "ckpt.order", "ckpt.fsync");
     return error == 0 ? os_rename(temporary, path, "ckpt.rename") : error;
 }
 

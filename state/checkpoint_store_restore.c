@@ -188,13 +188,7 @@ static int mark(const struct restoring *r)
     char path[PATH_BYTES + 16];
     const char *url = objects_url(r->store->objects);
     snprintf(path, sizeof(path), "%s/" RESTORED_NAME, r->temporary);
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    int error = fd < 0 ? errno : os_write_all(fd, url, strlen(url), "objects.restore");
-    if (error == 0)
-        error = os_fsync(fd, "ckpt.fsync");
-    if (fd >= 0)
-        close(fd);
-    return error;
+    return os_write_file(path, url, strlen(url), "objects.restore", "ckpt.fsync");
 }
 
 bool checkpoint_store_restore(struct checkpoint_store *store, struct checkpoint_id *id, const char *to,

@@ -453,12 +453,7 @@ int recording_save(const struct recording *recording, const char *directory, con
     for (uint32_t i = 0; i < recording->partitions_count; i++)
         put_partition(&recording->partitions[i], i == 0, &out);
     buffer_printf(&out, "]}\n");
-    int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    int error = fd < 0 ? errno : os_write_all(fd, out.data, out.length, "record.manifest");
-    if (error == 0)
-        error = os_fsync(fd, "record.manifest");
-    if (fd >= 0)
-        close(fd);
+    int error = os_write_file(part, out.data, out.length, "record.manifest", "record.manifest");
     if (error == 0)
         error = os_rename(part, path, "record.manifest");
     if (error == 0)

@@ -34,6 +34,18 @@ int os_write_all(int fd, const void *data, size_t bytes, const char *point)
     return 0;
 }
 
+int os_write_file(const char *path, const void *data, size_t bytes, const char *write_point,
+                  const char *sync_point)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int error = fd < 0 ? errno : os_write_all(fd, data, bytes, write_point);
+    if (error == 0)
+        error = os_fsync(fd, sync_point);
+    if (fd >= 0)
+        close(fd);
+    return error;
+}
+
 int os_pwrite_all(int fd, const void *data, size_t bytes, uint64_t offset, const char *point)
 {
     int error = point == NULL ? 0 : failpoint(point);

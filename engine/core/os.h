@@ -35,6 +35,9 @@ const char *const *failpoint_names(size_t *count);
 /* The functions that return an int return 0 or an errno. The read and write functions retry EINTR and short
  * reads and writes. point: name of the failpoint that the call passes; NULL: none. Any thread. */
 int os_write_all(int fd, const void *data, size_t bytes, const char *point);
+/* Makes the file, or replaces its content, and syncs it; its directory is the caller's to sync. */
+int os_write_file(const char *path, const void *data, size_t bytes, const char *write_point,
+                  const char *sync_point);
 int os_pwrite_all(int fd, const void *data, size_t bytes, uint64_t offset, const char *point);
 /* *got: the bytes read, fewer than `bytes` only at the end of the file or on an error. */
 int os_read_all(int fd, void *data, size_t bytes, size_t *got);

@@ -121,13 +121,8 @@ static int log_write(const struct versions *v)
     for (uint32_t i = 0; i < v->count; i++)
         buffer_printf(&text, "%020llu %s\n", (unsigned long long)v->items[i]->from, v->items[i]->digest);
     int error = os_mkdirs(directory);
-    int fd = error != 0 ? -1 : open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (error == 0)
-        error = fd < 0 ? errno : os_write_all(fd, text.data, text.length, "sink.write");
-    if (error == 0)
-        error = os_fsync(fd, "sink.fsync");
-    if (fd >= 0)
-        close(fd);
+        error = os_write_file(temporary, text.data, text.length, "sink.write", "sink.fsync");
     if (error == 0)
         error = operator_check(v->context);
     if (error == 0)

@@ -37,22 +37,17 @@ static bool refuse_path(struct run *run, const char *path, const char *what)
     return false;
 }
 
-/* Whether `at` ends the name of a directory, because no directory has the whole name; or a URL. */
-static bool is_end_of_name(const char *name, const char *at)
+/* Returns the bytes of the path in "DIR@3-17", unless there is a directory with the whole name, and sets *id to the checkpoint,
+ * if it is named. */
+static size_t split_path(const char *name, struct checkpoint_id *id)
 {
-    return at != NULL && (objects_is_url(str_from(name)) || os_free_bytes(name) < 0);
-}
-
-/* Splits "DIR@3-17" into path and checkpoint. */
-static void split_path(struct run *run)
-{
-    struct checkpoint_from *from = &run->checkpoints->from;
-    char *at = strrchr(from->path, '@');
-    struct checkpoint_id id;
-    if (is_end_of_name(from->path, at) && checkpoint_id_parse(str_from(at + 1), &id)) {
-        *at = '\0';
-        from->id = id;
-    }
+    const char *at = strrchr(name, '@');
+    struct checkpoint_id named;
+    if (at == NULL || (!objects_is_url(str_from(name)) && os_free_bytes(name) >= 0) ||
+        !checkpoint_id_parse(str_from(at + 1), &named))
+        return strlen(name);
+    *id = named;
+    return (size_t)(at - name);
 }
 
 static bool open_directory(struct run *run)
@@ -141,7 +136,7 @@ bool from_open(struct run *run)
     struct checkpoints *c = run->checkpoints;
     if (c->from.path == NULL) {
         c->from.path = mem_strdup(run->options.from);
-        split_path(run);
+        c->from.path[split_path(c->from.path, &c->from.id)] = 0;
         if (!take_drops(run))
             return false;
     }
@@ -170,14 +165,10 @@ bool from_open(struct run *run)
 bool from_has_begun(const struct run *run)
 {
     const struct run_options *options = &run->options;
-    const char *at = strrchr(options->from, '@');
     struct checkpoint_id id;
     if (!options->is_restart)
         return false;
-    size_t length = is_end_of_name(options->from, at) && checkpoint_id_parse(str_from(at + 1), &id)
-                        ? (size_t)(at - options->from)
-                        : strlen(options->from);
-    char *path = strndup(options->from, length);
+    char *path = strndup(options->from, split_path(options->from, &id));
     char *real = objects_is_url(str_from(path)) ? mem_strdup(path) : realpath(path, NULL);
     bool has_begun = real != NULL && checkpoint_began_from(run->dir, real);
     free(real);

@@ -234,6 +234,7 @@ void stage_snapshot(struct stage_instance *stage);
 /* Whether the sink resumes, because the checkpoint has its state. A sink that the job did not have at the
  * checkpoint begins anew. */
 bool snapshot_has_sink(struct run *run, const struct plan_node *sink);
+/* Copies the diagnostics, with their texts, into a list of another arena. Under run->diags_mutex, or before lanes run. */
 void lanes_copy_diags(struct diag_list *to, const struct diag_list *from);
 
 /* sinks.c */

@@ -282,12 +282,7 @@ const char *order_directory(const char *path, struct arena *arena, struct order_
 static int write_run(const char *directory, const uint8_t run[ORDER_RUN_BYTES], struct arena *arena)
 {
     const char *temporary = arena_printf(arena, "%s/RUN.tmp", directory);
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    int error = fd < 0 ? errno : os_write_all(fd, run, ORDER_RUN_BYTES, "sink.write");
-    if (error == 0)
-        error = os_fsync(fd, "sink.fsync");
-    if (fd >= 0)
-        close(fd);
+    int error = os_write_file(temporary, run, ORDER_RUN_BYTES, "sink.write", "sink.fsync");
     if (error == 0)
         error = os_rename(temporary, arena_printf(arena, "%s/RUN", directory), NULL);
     return error == 0 ? os_fsync_directory(directory, NULL) : error;

@@ -256,13 +256,13 @@ struct partition *live_take_idle(struct run *run);
 /* hold.c: what holds the sources back */
 /* Whether so many checkpoints wait for the store that the sources must wait (`behind`). */
 bool hold_store_is_behind(const struct run *run);
-/* Whether a sink holds so many rows that the sources must wait (sink_context.is_full). */
 /* Notes why no micro-batch can be formed; returns false. */
 static inline bool hold_because(struct run *run, enum run_lane_time why)
 {
     atomic_store_explicit(&run->sequencer->held, (int)why, memory_order_relaxed);
     return false;
 }
+/* Whether a sink holds so many rows that the sources must wait (sink_context.is_full). */
 bool hold_sinks_are_full(const struct run *run);
 /* While sinks are full: whether a micro-batch may be formed to carry the barrier after which they send. */
 bool hold_may_form(struct run *run, uint64_t micro_batch);
