@@ -46,8 +46,8 @@ KILLS_FOR_ALL_POINTS = 200  # with fewer the seed and the machine's pace decide 
 SPILLING = {"features", "cold", "tiers"}  # jobs whose state does not fit into their memory
 SLOW = {"tiers"}  # jobs that are killed half as often, for a model of a GPU takes its time for wide rows
 INTERVALS = ["off", "100ms", "10s"]
-MOVE_ROUNDS = 4  # to be killed at each step
 SLOWLY_MS = [20, 100, 400]  # between micro-batches, so that checkpoints come, and learners move
+MOVE_ROUNDS = 4  # to be killed at each step, for each of SLOWLY_MS: a busy machine's lives may have few moves
 KERNELS = {"scalar": None, "avx2": "avx2", "avx512": "avx512f"}
 
 
@@ -220,9 +220,10 @@ def run_moving(job, expected):
 
 
 def run_move_kills(job, expected, rng):
-    """Kills at each step of a learner's move, as far as MOVE_ROUNDS rounds come by. Returns the steps."""
+    """Kills at each step of a learner's move, more slowly from round to round until each step has had one. Returns the steps."""
     points = set()
-    for number in range(MOVE_ROUNDS):
+    for number in range(MOVE_ROUNDS * len(SLOWLY_MS)):
+        job.environment["LEAT_FAILPOINTS"] = f"run.claimed=sleep:{SLOWLY_MS[number // MOVE_ROUNDS]}"
         left = [point for point in WHOLE_POINTS if point not in points]
         if not left:
             break
