@@ -62,6 +62,9 @@ struct checkpoint_id {
 
 /* Parses an id as `leat checkpoint list` prints it, generation-epoch: "3-17". False: the text is no id. */
 bool checkpoint_id_parse(struct str text, struct checkpoint_id *id);
+/* Returns the bytes before the `@` of "DIR@3-17" or "s3://BUCKET/PREFIX@3-17", and sets *id. All bytes, *id as before: the name has
+ * no id, or there is a directory with the whole name. */
+size_t checkpoint_name_split(const char *name, struct checkpoint_id *id);
 
 struct run_id {
     uint8_t bytes[16];

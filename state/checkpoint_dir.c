@@ -4,6 +4,7 @@
 #include "core/mem.h"
 #include "core/option.h"
 #include "core/os.h"
+#include "state/objects/objects.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -35,6 +36,17 @@ bool checkpoint_id_parse(struct str text, struct checkpoint_id *id)
         return false;
     *id = (struct checkpoint_id){(uint32_t)generation, (uint64_t)epoch};
     return true;
+}
+
+size_t checkpoint_name_split(const char *name, struct checkpoint_id *id)
+{
+    const char *at = strrchr(name, '@');
+    struct checkpoint_id named;
+    if (at == NULL || (!objects_is_url(str_from(name)) && access(name, F_OK) == 0) ||
+        !checkpoint_id_parse(str_from(at + 1), &named))
+        return strlen(name);
+    *id = named;
+    return (size_t)(at - name);
 }
 
 /* --- The directory --- */

@@ -253,6 +253,17 @@ static bool run_verb(struct checkpoint_arguments *a)
     return false;
 }
 
+/* `DIR@3-17`, as `leat run --from` takes it, is `DIR 3-17`. */
+static void split_name(struct checkpoint_arguments *a)
+{
+    struct checkpoint_id id;
+    size_t bytes = a->which == NULL ? checkpoint_name_split(a->directory, &id) : strlen(a->directory);
+    if (a->directory[bytes] == '\0')
+        return;
+    a->which = a->directory + bytes + 1;
+    a->directory = arena_strndup(&a->arena, a->directory, bytes);
+}
+
 int cmd_checkpoint(int argc, char **argv)
 {
     static const struct argp argp = {
@@ -260,7 +271,7 @@ int cmd_checkpoint(int argc, char **argv)
         parse,
         "list|show|verify|prune|save|restore DIR [CHECKPOINT]",
         "Looks inside a checkpoint directory, saves a checkpoint, and restores a saved one.\vCHECKPOINT is a "
-        "name as `list` prints it (generation-epoch); the default is the newest.\n\n"
+        "name as `list` prints it (generation-epoch), also in one with DIR, `DIR@3-17`; the default is the newest.\n\n"
         "`save DIR --to SAVEPOINT` copies a checkpoint and all checkpoints that it builds on, also while a "
         "job runs; `restore SAVEPOINT --to DIR` makes a checkpoint directory of the copy, from which the "
         "same run resumes (`leat run JOB`). `leat run JOB --from SAVEPOINT` starts a new run from the copy "
@@ -275,6 +286,7 @@ int cmd_checkpoint(int argc, char **argv)
     struct checkpoint_arguments arguments = {.last = 1};
     diag_list_init(&arguments.diags, &arguments.arena);
     argp_command(&argp, argc, argv, &arguments);
+    split_name(&arguments);
     bool is_good =
         objects_is_url(str_from(arguments.directory)) ? run_store_verb(&arguments) : run_verb(&arguments);
     diag_print(stderr, &arguments.diags, NULL, isatty(STDERR_FILENO) != 0);

@@ -15,6 +15,7 @@
 #include "core/mem.h"
 #include "core/os.h"
 #include "run/run.h"
+#include "state/checkpoint.h"
 #include "state/objects/objects.h"
 
 #include <inttypes.h>
@@ -402,9 +403,8 @@ static void claim_options(const struct run_arguments *arguments)
     if (options->order != NULL && strcmp(options->order, "none") != 0)
         claims_add_input(claims, str_from(options->order), "--order", nowhere);
     if (options->from != NULL && !objects_is_url(str_from(options->from))) {
-        const char *at = strrchr(options->from, '@');
-        bool has_id = access(options->from, F_OK) != 0 && at != NULL;
-        struct str from = {options->from, has_id ? (size_t)(at - options->from) : strlen(options->from)};
+        struct checkpoint_id id;
+        struct str from = {options->from, checkpoint_name_split(options->from, &id)};
         claims_add_input(claims, from, "--from", nowhere);
     }
     if (options->record_order == NULL)

@@ -440,6 +440,19 @@ static bool check_kind(struct claims *claims, const struct claim *claim, struct 
     return false;
 }
 
+/* Reports two owned directories of which one is the other, or lies in it. */
+static void check_owners(const struct claims *claims, const struct claim *a, const struct claim *b,
+                         struct diag_list *diags)
+{
+    if (!names_meet(claims->arena, a, b) && !names_meet(claims->arena, b, a))
+        return;
+    struct diag *d =
+        diag_error(diags, DIAG_OUTPUT_DESTROYS, b->span,
+                   "%s `%s` and %s `%s` lie in one another, and each removes what it does not know", a->who,
+                   a->shown, b->who, b->shown);
+    diag_hint(diags, d, "give each a directory of its own");
+}
+
 bool claims_check(struct claims *claims, struct diag_list *diags)
 {
     unsigned errors = diags->errors;
@@ -453,6 +466,9 @@ bool claims_check(struct claims *claims, struct diag_list *diags)
     const bool *shared = find_shared(claims);
     for (uint32_t i = 0; i < claims->count; i++) {
         const struct claim *writer = &claims->items[i];
+        for (uint32_t j = 0; j < i && writer->use == CLAIM_OWNS; j++)
+            if (claims->items[j].use == CLAIM_OWNS)
+                check_owners(claims, &claims->items[j], writer, diags);
         bool writes = writer->use == CLAIM_WRITES || writer->use == CLAIM_WRITES_PART;
         if (!writes || !check_kind(claims, writer, diags))
             continue;

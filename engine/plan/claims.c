@@ -47,6 +47,17 @@ static void claim_log(struct plan_build *b, const struct plan_serve *serve)
                arena_printf(b->arena, "%.*s-000001.jsonl", STR_ARGS(path)), who, serve->span);
 }
 
+/* The directory of a store `file:/DIR`, whose files are pruned. */
+static void claim_store(struct plan_build *b, struct str url, struct span span)
+{
+    static const char scheme[] = "file:";
+    const char *text = arena_strndup(b->arena, url.data, url.length);
+    if (strncmp(text, scheme, strlen(scheme)) != 0)
+        return;
+    const char *path = text + strlen(scheme);
+    claims_add(b->options->claims, CLAIM_OWNS, path, path, "the checkpoints' store", span);
+}
+
 bool build_claims(struct plan_build *b)
 {
     struct claims *claims = b->options->claims;
@@ -64,6 +75,7 @@ bool build_claims(struct plan_build *b)
         const char *path = arena_strndup(b->arena, directory.data, directory.length);
         claims_add(claims, CLAIM_OWNS, path, path, "the checkpoint directory", span);
     }
+    claim_store(b, b->plan->config.checkpoint.store, span);
     for (uint32_t i = 0; i < b->plan->serves_count; i++)
         claim_log(b, &b->plan->serves[i]);
     return claims_check(claims, b->diags);

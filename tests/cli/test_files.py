@@ -152,6 +152,18 @@ def test_what_else_a_job_reads():
         refused("E0617", "source `k` reads")
         job(['path: "state/rows.jsonl", overwrite: true'], block=', checkpoint: { dir: "./state" }')
         refused("E0617", "the checkpoint directory")
+        job(['path: "store/rows.jsonl", overwrite: true'], block=f', checkpoint: {{ dir: "state", store: "file:{os.getcwd()}/store" }}')
+        refused("E0617", "the checkpoints' store")
+
+
+def test_a_store_in_the_checkpoint_directory():
+    with place():
+        here = os.getcwd()
+        for directory, store in (("state", "state"), ("state/own", "state"), ("state", "state/store"), ("./state/../state", "/state/.")):
+            job(['path: "rows.jsonl"'], block=f', checkpoint: {{ dir: "{directory}", store: "file:{here}/{store}" }}')
+            refused("E0617", "lie in one another")
+        job(['path: "rows.jsonl"'], block=f', checkpoint: {{ dir: "state", store: "file://{here}/state-store" }}')
+        assert leat("run", "job.leat")[0] == GOOD
         os.mkdir("real")
         os.symlink("real", "link")
         job(['path: "real/state/gen-000001/db/x.jsonl", overwrite: true'], block=', checkpoint: { dir: "link/state" }')

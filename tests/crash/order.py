@@ -333,7 +333,7 @@ def checkpoints(folder):
 
 def records_at(leat, state, name):
     """Of `left`, as the checkpoint has it."""
-    shown = subprocess.run([leat, "checkpoint", "show", state, name], capture_output=True, text=True, check=False)
+    shown = subprocess.run([leat, "checkpoint", "show", f"{state}@{name}"], capture_output=True, text=True, check=False)
     found = re.search(r"source left +(\d+) records", shown.stdout)
     if not found:
         raise Failure(f"no positions of {name}: {shown.stdout} {shown.stderr}")

@@ -81,7 +81,8 @@ def killed_and_lost(url, kill, **environment):
     assert listed.returncode == 0, listed.stderr
     if "no checkpoints" in listed.stdout:
         return False
-    result = leat("checkpoint", "restore", url, "--to", f"{out}/state", **environment)
+    which = f"{url}@{listed.stdout.split()[0]}" if url.startswith("file:") else url  # by name, or the newest
+    result = leat("checkpoint", "restore", which, "--to", f"{out}/state", **environment)
     assert result.returncode == 0 and listed.stdout.split()[0] + ": " in result.stdout, (result, listed.stdout)
     assert leat("checkpoint", "verify", f"{out}/state").returncode == 0
     result = run(out, url, **environment)

@@ -37,19 +37,6 @@ static bool refuse_path(struct run *run, const char *path, const char *what)
     return false;
 }
 
-/* Returns the bytes of the path in "DIR@3-17", unless there is a directory with the whole name, and sets *id to the checkpoint,
- * if it is named. */
-static size_t split_path(const char *name, struct checkpoint_id *id)
-{
-    const char *at = strrchr(name, '@');
-    struct checkpoint_id named;
-    if (at == NULL || (!objects_is_url(str_from(name)) && os_free_bytes(name) >= 0) ||
-        !checkpoint_id_parse(str_from(at + 1), &named))
-        return strlen(name);
-    *id = named;
-    return (size_t)(at - name);
-}
-
 static bool open_directory(struct run *run)
 {
     struct checkpoints *c = run->checkpoints;
@@ -136,7 +123,7 @@ bool from_open(struct run *run)
     struct checkpoints *c = run->checkpoints;
     if (c->from.path == NULL) {
         c->from.path = mem_strdup(run->options.from);
-        c->from.path[split_path(c->from.path, &c->from.id)] = 0;
+        c->from.path[checkpoint_name_split(c->from.path, &c->from.id)] = 0;
         if (!take_drops(run))
             return false;
     }
@@ -168,7 +155,7 @@ bool from_has_begun(const struct run *run)
     struct checkpoint_id id;
     if (!options->is_restart)
         return false;
-    char *path = strndup(options->from, split_path(options->from, &id));
+    char *path = strndup(options->from, checkpoint_name_split(options->from, &id));
     char *real = objects_is_url(str_from(path)) ? mem_strdup(path) : realpath(path, NULL);
     bool has_begun = real != NULL && checkpoint_began_from(run->dir, real);
     free(real);
