@@ -286,9 +286,11 @@ def test_files_wait_for_the_store():
 def test_behind():
     """A store that is away: the sources wait, and go on when it is back."""
     url = f"file:{place('another file')}/below"
+    slowly = {**os.environ, "LEAT_FAILPOINTS": "run.claimed=sleep:10"}  # or the input may be through before two checkpoints are
     with open(place("another file"), "w", encoding="utf-8"):
         pass
-    with subprocess.Popen([LEAT, *words("far", url, "waits.leat")], cwd=FOLDER.name, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([LEAT, *words("far", url, "waits.leat")], cwd=FOLDER.name, stderr=subprocess.PIPE, text=True,
+                          env=slowly) as process:
         said = next(line for line in process.stderr if "sinks commit nothing until it has them" in line)
         again = next(line for line in process.stderr if "the store lacks" in line)  # five seconds later
         assert "E0710" in said and "lacks 2 checkpoints" in again, (said, again)
