@@ -62,7 +62,9 @@ def make_input():
     with open(place("waits.leat"), "w", encoding="utf-8") as file:
         file.write(JOB % (', commit: "store", behind: 1', "-{n}", ", roll_rows: 500"))
     with open(place("keeps.leat"), "w", encoding="utf-8") as file:
-        file.write(JOB.replace("keep: { last: 2 }", "keep: { last: 1000 }").replace("every: 20ms", "every: 200ms") % ("", "", ""))
+        keeps = JOB.replace("keep: { last: 2 }", "keep: { last: 1000 }").replace("every: 20ms", "every: 200ms")
+        keeps = keeps.replace("dedup by n", f'with key = concat("{"key" * 100}", text(n)) | dedup by key')  # wide state
+        file.write(keeps % ("", "", ""))
     with open(place("in.jsonl"), "w", encoding="utf-8") as file:
         file.writelines(f'{{"n":{n * 7919 % (RECORDS // 2)},"ts":{1_700_000_000_000 + n}}}\n' for n in range(RECORDS))
     result = run("plain", "")
@@ -239,12 +241,14 @@ def test_upload_is_what_is_new():
     url = f"file:{place('new only')}"
     for until in ("2023-11-14T22:13:45Z", "2023-11-14T22:14:10Z", "2023-11-14T22:14:34Z", None, None, None):
         more = ("--until", until) if until else ()
-        result = leat(*words("ratio", url, "keeps.leat"), *more, LEAT_TEST_STATE="65536")
+        slowly = {"LEAT_FAILPOINTS": "run.claimed=sleep:200"} if until else {}  # several copies a life, one a second
+        result = leat(*words("ratio", url, "keeps.leat"), *more, LEAT_TEST_STATE="65536", **slowly)
         assert result.returncode == 0 and "the store lacks" not in result.stderr, result.stderr
     found = list(uploads("ratio", "new only"))
     lives = {name.split("-")[0] for name, _, _ in found}
     large = [(name, sent, new) for name, sent, new in found if new >= 256 << 10]
-    assert len(lives) == 4 and len(large) >= 3, found
+    deltas = [name for i, (name, _, _) in enumerate(large) if i > 0 and name.split("-")[0] == large[i - 1][0].split("-")[0]]
+    assert len(lives) == 4 and len(large) >= 3 and deltas, found
     assert len({name.rsplit("-", 1)[0] for name, _, _ in found}) == len(found), found  # each checkpoint has one head
     assert all(sent <= 1.1 * new for _, sent, new in large), large
     assert all(sent <= 1.1 * new + (8 << 10) for _, sent, new in found), found  # of small ones: the head
