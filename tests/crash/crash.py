@@ -46,7 +46,8 @@ KILLS_FOR_ALL_POINTS = 200  # with fewer the seed and the machine's pace decide 
 SPILLING = {"features", "cold", "tiers"}  # jobs whose state does not fit into their memory
 SLOW = {"tiers"}  # jobs that are killed half as often, for a model of a GPU takes its time for wide rows
 INTERVALS = ["off", "100ms", "10s"]
-SLOWLY_MS = [20, 100, 400]  # between micro-batches, so that checkpoints come, and learners move
+SLOWLY_MS = [2, 10, 50, 400]  # between micro-batches, so that checkpoints come, and learners move
+MOVES_LEAST = 3  # of learners, in a run of such a job
 MOVE_ROUNDS = 4  # to be killed at each step, for each of SLOWLY_MS: a busy machine's lives may have few moves
 KERNELS = {"scalar": None, "avx2": "avx2", "avx512": "avx512f"}
 
@@ -59,6 +60,7 @@ class Job:
         self.name = os.path.splitext(os.path.basename(path))[0]
         self.folder = os.path.join(folder, self.name)
         self.never_passed = set()  # failpoints that this job does not come to
+        self.points_seen = set()  # those that it did come to
         self.spills = self.name in SPILLING
         self.checkpoints_least = CHECKPOINTS_LEAST
         self.devices = ["cpu"]
@@ -219,11 +221,11 @@ def run_moving(job, expected):
     return moved
 
 
-def run_move_kills(job, expected, rng):
+def run_move_kills(job, expected, rng, slowly):
     """Kills at each step of a learner's move, more slowly from round to round until each step has had one. Returns the steps."""
     points = set()
-    for number in range(MOVE_ROUNDS * len(SLOWLY_MS)):
-        job.environment["LEAT_FAILPOINTS"] = f"run.claimed=sleep:{SLOWLY_MS[number // MOVE_ROUNDS]}"
+    for number in range(MOVE_ROUNDS * len(slowly)):
+        job.environment["LEAT_FAILPOINTS"] = f"run.claimed=sleep:{slowly[number // MOVE_ROUNDS]}"
         left = [point for point in WHOLE_POINTS if point not in points]
         if not left:
             break
@@ -240,12 +242,12 @@ def run_move_kills(job, expected, rng):
 def run_moves(job, expected, rng, report):
     """Learners move: undisturbed, and killed at each step of it. Returns the steps."""
     least, job.checkpoints_least = job.checkpoints_least, 1
-    for slowly in SLOWLY_MS:
+    for i, slowly in enumerate(SLOWLY_MS):
         job.environment["LEAT_FAILPOINTS"] = f"run.claimed=sleep:{slowly}"
         moved = run_moving(job, expected)
-        if moved > 0:
+        if moved >= MOVES_LEAST:
             break
-    points = run_move_kills(job, expected, rng)
+    points = run_move_kills(job, expected, rng, SLOWLY_MS[i:])
     del job.environment["LEAT_FAILPOINTS"]
     job.checkpoints_least = least
     job.never_passed -= points
@@ -255,8 +257,16 @@ def run_moves(job, expected, rng, report):
     return points
 
 
+def run_more_slowly(job, round_, slowly_ms):
+    """Where a round had too few checkpoints for a kill, the next one waits longer between micro-batches. Returns for how long."""
+    if round_.kills == 0 and round_.published <= 2 * job.checkpoints_least:
+        slowly_ms = max(1, min(2 * slowly_ms, SLOWLY_MS[-1]))
+        job.environment["LEAT_FAILPOINTS"] = f"run.claimed=sleep:{slowly_ms}"
+    return slowly_ms
+
+
 def run_rounds(job, expected, kills, rng, report):
-    done, number, points, read, epoch_max = 0, 0, set(), 0, 0
+    done, number, points, read, epoch_max, slowly_ms = 0, 0, set(), 0, 0, 0
     # Every failpoint before any twice, in an order of the seed's own; None: a random moment.
     moments = []
     while done < kills:
@@ -276,10 +286,12 @@ def run_rounds(job, expected, kills, rng, report):
         epoch_max = max(epoch_max, round_.epoch_max)
         compare(job.outcome(round_.place, round_.state, round_.summary), expected,
                 f"after {round_.kills} kills, {round_.log}")
+        slowly_ms = run_more_slowly(job, round_, slowly_ms)
         if round_.kills == 0 and number > 3 * kills + 10:
             raise Failure("the job is too short to be killed")
         shutil.rmtree(round_.state, ignore_errors=True)
         shutil.rmtree(os.path.join(job.folder, round_.place), ignore_errors=True)
+    job.environment.pop("LEAT_FAILPOINTS", None)
     allowed = number * job.inputs.total + done * epoch_max
     if read > allowed and job.checkpoints_least == CHECKPOINTS_LEAST:  # of a short job much is read ahead
         raise Failure(f"{number} rounds with {done} kills made leat read {read:,} records; all of them in each round, and an "

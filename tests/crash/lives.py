@@ -86,14 +86,17 @@ class Round:
             point = None
         lanes, every = self.rng.choice(LANES), self.rng.choice(["10ms", "20ms", "40ms"])
         points = [point] if point else []
-        watched = [p for p in ("state.evict", "state.load") if is_killed and self.job.spills and p != point]
+        watched = {p for p in ("state.evict", "state.load") if is_killed and self.job.spills and p != point}
+        self.begin = checkpoints(self.state)
+        if is_killed and point and not self.begin:  # a life from the first record on, if it comes through, comes to all that there are
+            others = KILL_POINTS + MOVE_POINTS if point in MOVE_POINTS else KILL_POINTS
+            watched |= set(others) - {point, *AT_THE_START} - self.job.points_seen
         device = self.rng.choice(self.job.devices)
         environment = dict(self.job.environment)
         if self.rng.random() < 0.5:  # key groups here and there, not in ranges
             environment["LEAT_TEST_PLACEMENT"] = str(self.rng.randrange(1, 100))
         own = [environment["LEAT_FAILPOINTS"]] if "LEAT_FAILPOINTS" in environment else []
-        environment["LEAT_FAILPOINTS"] = ",".join(own + [f"{p}=stop" for p in points] + [f"{p}=stop@1" for p in watched])
-        self.begin = checkpoints(self.state)
+        environment["LEAT_FAILPOINTS"] = ",".join(own + [f"{p}=stop" for p in points] + [f"{p}=stop@1" for p in sorted(watched)])
         move = self.rng.choice([0, self.rng.randrange(1, 1000)])
         if point in MOVE_POINTS:
             lanes, move = max(lanes, 2), self.rng.randrange(1, 1000)
@@ -109,6 +112,7 @@ class Round:
             said = f.read()
         self.check_start(said)
         self.published += len(self.new_checkpoints())
+        self.job.points_seen |= set(re.findall(r"leat: stopped at (\S+)", said))
         self.log[-1] += [status, checkpoints(self.state)[-1:]]
         if status == -signal.SIGKILL:
             self.kills += 1
@@ -117,8 +121,8 @@ class Round:
             return False
         if status != 0:
             raise Failure(f"a life failed with {status}:\n{said[-3000:]}\n{self.log}")
-        if is_killed and point and point not in self.passed:
-            self.job.never_passed.add(point)
+        if is_killed and point:  # what it did not come to is not worth another life
+            self.job.never_passed |= (watched | {point}) - self.job.points_seen
         with open(output, encoding="utf-8") as f:
             self.summary = f.read()
         found, expected = json.loads(self.summary)["records_life"], self.inputs.total - sum(self.start().values())
