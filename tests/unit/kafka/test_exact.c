@@ -402,12 +402,18 @@ static bool has_all_rows(uint32_t *changed)
     return rows == wanted && seen.old_until < seen.new_from;
 }
 
+#ifdef __SANITIZE_ADDRESS__
+enum { HISTORIES = 300 }; /* the release build has them all */
+#else
+enum { HISTORIES = 1500 };
+#endif
+
 static void test_histories(void **state LEAT_UNUSED)
 {
     static struct history history;
     uint64_t redone = 0;
     uint32_t changed = 0;
-    for (uint64_t seed = 1; seed <= 1500; seed++) {
+    for (uint64_t seed = 1; seed <= HISTORIES; seed++) {
         begin_history(&history, seed);
         if (run_history(&history, &redone) != FINISHED)
             fail_msg("history %llu was refused: %s", (unsigned long long)seed, history.why);
@@ -415,8 +421,8 @@ static void test_histories(void **state LEAT_UNUSED)
             fail_msg("history %llu: the topic has other rows", (unsigned long long)seed);
         end_history(&history);
     }
-    assert_true(redone > 3000); /* many rows were executed again after a fall back */
-    assert_true(changed > 150);
+    assert_true(redone > 2 * HISTORIES); /* many rows were executed again after a fall back */
+    assert_true(changed > HISTORIES / 10);
 }
 
 /* Rows that were sent, and differ when they are executed again, are refused. */
@@ -424,7 +430,7 @@ static void test_changed_rows(void **state LEAT_UNUSED)
 {
     static struct history history;
     uint32_t refused = 0, finished = 0;
-    for (uint64_t seed = 1; seed <= 1000; seed++) {
+    for (uint64_t seed = 1; seed <= HISTORIES; seed++) {
         uint64_t redone = 0;
         begin_history(&history, seed);
         brokers.kept = PROGRESS_KEPT;
@@ -436,8 +442,8 @@ static void test_changed_rows(void **state LEAT_UNUSED)
         finished += end == FINISHED;
         end_history(&history);
     }
-    assert_true(refused > 30);
-    assert_true(finished > 30); /* the micro-batch was not executed again, or had not been sent */
+    assert_true(refused > HISTORIES / 50);
+    assert_true(finished > HISTORIES / 50); /* the micro-batch was not executed again, or had not been sent */
 }
 
 /* --- What is refused at a start --- */

@@ -18,9 +18,11 @@
 #include <time.h>
 
 /* Seconds of a run in `./dev test`. TSan looks for races, which show early; the other builds look for rare
- * states, which take time. */
+ * states, which take time. `--seconds` takes more. */
 #ifdef __SANITIZE_THREAD__
 static const double SECONDS = 10;
+#elif defined(__SANITIZE_ADDRESS__)
+static const double SECONDS = 20;
 #else
 static const double SECONDS = 60;
 #endif
