@@ -16,7 +16,7 @@ enum { LANES_REGISTERS = 8 }; /* vector registers that v16 values can use */
         r.f[i] = (expr);                                                                                     \
     return r
 
-LANES_INLINE v16 v16_set1(float x)
+LANES_VALUES v16 v16_set1(float x)
 {
     LANES_EACH(v16, 16, x);
 }
@@ -79,12 +79,12 @@ LANES_INLINE void v16_load_transposed(v16 v[4], const float *a, const float *b, 
         v[k] = v16_load4x4(a + 4 * k, b + 4 * k, c + 4 * k, d + 4 * k);
 }
 /* lane 4 k + l becomes lane 4 l + k: transpose of a 4x4 matrix */
-LANES_INLINE v16 v16_transpose(v16 a)
+LANES_VALUES v16 v16_transpose(v16 a)
 {
     LANES_EACH(v16, 16, a.f[i % 4 * 4 + i / 4]);
 }
 /* group k becomes zero */
-LANES_INLINE v16 v16_clear_group(v16 v, int k)
+LANES_VALUES v16 v16_clear_group(v16 v, int k)
 {
     memset(v.f + 4 * k, 0, 16);
     return v;
@@ -117,61 +117,61 @@ LANES_INLINE void v16_store_pairs(float *const *p, size_t n, v16 a, v16 seconds)
         p[i][0] = a.f[i], p[i][1] = seconds.f[i];
 }
 /* lanes below n from a, the others from b */
-LANES_INLINE v16 v16_head(v16 a, v16 b, size_t n)
+LANES_VALUES v16 v16_head(v16 a, v16 b, size_t n)
 {
     LANES_EACH(v16, 16, (size_t)i < n ? a.f[i] : b.f[i]);
 }
-LANES_INLINE v16 v16_add(v16 a, v16 b)
+LANES_VALUES v16 v16_add(v16 a, v16 b)
 {
     LANES_EACH(v16, 16, a.f[i] + b.f[i]);
 }
-LANES_INLINE v16 v16_sub(v16 a, v16 b)
+LANES_VALUES v16 v16_sub(v16 a, v16 b)
 {
     LANES_EACH(v16, 16, a.f[i] - b.f[i]);
 }
-LANES_INLINE v16 v16_mul(v16 a, v16 b)
+LANES_VALUES v16 v16_mul(v16 a, v16 b)
 {
     LANES_EACH(v16, 16, a.f[i] * b.f[i]);
 }
-LANES_INLINE v16 v16_div(v16 a, v16 b)
+LANES_VALUES v16 v16_div(v16 a, v16 b)
 {
     LANES_EACH(v16, 16, a.f[i] / b.f[i]);
 }
-LANES_INLINE v16 v16_sqrt(v16 a)
+LANES_VALUES v16 v16_sqrt(v16 a)
 {
     LANES_EACH(v16, 16, sqrtf(a.f[i]));
 }
-LANES_INLINE v16 v16_fma(v16 a, v16 b, v16 c)
+LANES_VALUES v16 v16_fma(v16 a, v16 b, v16 c)
 {
     LANES_EACH(v16, 16, fmaf(a.f[i], b.f[i], c.f[i]));
 }
-LANES_INLINE v16 v16_fnma(v16 a, v16 b, v16 c)
+LANES_VALUES v16 v16_fnma(v16 a, v16 b, v16 c)
 {
     LANES_EACH(v16, 16, fmaf(-a.f[i], b.f[i], c.f[i]));
 }
-LANES_INLINE v16 v16_max(v16 a, v16 b)
+LANES_VALUES v16 v16_max(v16 a, v16 b)
 {
     LANES_EACH(v16, 16, a.f[i] > b.f[i] ? a.f[i] : b.f[i]);
 }
-LANES_INLINE v16 v16_min(v16 a, v16 b)
+LANES_VALUES v16 v16_min(v16 a, v16 b)
 {
     LANES_EACH(v16, 16, a.f[i] < b.f[i] ? a.f[i] : b.f[i]);
 }
 /* x where a > b, else 0 */
-LANES_INLINE v16 v16_keep_gt(v16 x, v16 a, v16 b)
+LANES_VALUES v16 v16_keep_gt(v16 x, v16 a, v16 b)
 {
     LANES_EACH(v16, 16, a.f[i] > b.f[i] ? x.f[i] : 0.0F);
 }
 /* |a| with the sign of b */
-LANES_INLINE v16 v16_copysign(v16 a, v16 b)
+LANES_VALUES v16 v16_copysign(v16 a, v16 b)
 {
     LANES_EACH(v16, 16, copysignf(a.f[i], b.f[i]));
 }
-LANES_INLINE v16 v16_abs(v16 a)
+LANES_VALUES v16 v16_abs(v16 a)
 {
     LANES_EACH(v16, 16, fabsf(a.f[i]));
 }
-LANES_INLINE v16 v16_rsqrt_guess(v16 a)
+LANES_VALUES v16 v16_rsqrt_guess(v16 a)
 {
     v16 r;
     for (int i = 0; i < 16; i++) {
@@ -183,7 +183,7 @@ LANES_INLINE v16 v16_rsqrt_guess(v16 a)
     return r;
 }
 /* 2^k * a where k is an integer and 2^k is a normal number */
-LANES_INLINE v16 v16_ldexp(v16 a, v16 k)
+LANES_VALUES v16 v16_ldexp(v16 a, v16 k)
 {
     v16 r;
     for (int i = 0; i < 16; i++) {
@@ -195,7 +195,7 @@ LANES_INLINE v16 v16_ldexp(v16 a, v16 k)
     return r;
 }
 /* the tree of all sums: lanes i and i + 8 are added, then i + 4, i + 2, i + 1 */
-LANES_INLINE float v16_sum(v16 a)
+LANES_VALUES float v16_sum(v16 a)
 {
     for (int half = 8; half > 0; half /= 2) {
         for (int i = 0; i < half; i++)
@@ -218,14 +218,14 @@ LANES_INLINE void v16_sum4(float out[4], v16 a)
 }
 
 /* each lane gets the sum of its group of four: (l0 + l2) + (l1 + l3) */
-LANES_INLINE v16 v16_group_sum(v16 a)
+LANES_VALUES v16 v16_group_sum(v16 a)
 {
     float sums[4];
     v16_sum4(sums, a);
     return v16_spread4(sums);
 }
 /* lane 4 v + k: the sum of group k of vector v of the four: (l0 + l2) + (l1 + l3) */
-LANES_INLINE v16 v16_group_sums(v16 a, v16 b, v16 c, v16 d)
+LANES_VALUES v16 v16_group_sums(v16 a, v16 b, v16 c, v16 d)
 {
     v16 r;
     v16_sum4(r.f, a);
@@ -235,7 +235,7 @@ LANES_INLINE v16 v16_group_sums(v16 a, v16 b, v16 c, v16 d)
     return r;
 }
 /* v16_group_sums of the squares: (l0^2 + l2^2) + (l1^2 + l3^2), the inner sums by fma */
-LANES_INLINE v16 v16_group_squares(v16 a, v16 b, v16 c, v16 d)
+LANES_VALUES v16 v16_group_squares(v16 a, v16 b, v16 c, v16 d)
 {
     v16 r;
     const v16 *of[] = {&a, &b, &c, &d};
@@ -246,7 +246,7 @@ LANES_INLINE v16 v16_group_squares(v16 a, v16 b, v16 c, v16 d)
     return r;
 }
 /* lane 4 v + g in all four lanes of group g */
-LANES_INLINE v16 v16_group_pick(v16 a, int v)
+LANES_VALUES v16 v16_group_pick(v16 a, int v)
 {
     return v16_spread4(a.f + (size_t)v * 4);
 }
@@ -267,7 +267,7 @@ LANES_INLINE void v16_store_groups(float *p, v16 a)
         p[g] = a.f[g * 4];
 }
 
-LANES_INLINE d8 d8_set1(double x)
+LANES_VALUES d8 d8_set1(double x)
 {
     LANES_EACH(d8, 8, x);
 }
@@ -288,47 +288,47 @@ LANES_INLINE void d8_store_n(double *p, d8 a, size_t n)
     for (size_t i = 0; i < n; i++)
         p[i] = a.f[i];
 }
-LANES_INLINE d8 d8_add(d8 a, d8 b)
+LANES_VALUES d8 d8_add(d8 a, d8 b)
 {
     LANES_EACH(d8, 8, a.f[i] + b.f[i]);
 }
-LANES_INLINE d8 d8_sub(d8 a, d8 b)
+LANES_VALUES d8 d8_sub(d8 a, d8 b)
 {
     LANES_EACH(d8, 8, a.f[i] - b.f[i]);
 }
-LANES_INLINE d8 d8_mul(d8 a, d8 b)
+LANES_VALUES d8 d8_mul(d8 a, d8 b)
 {
     LANES_EACH(d8, 8, a.f[i] * b.f[i]);
 }
-LANES_INLINE d8 d8_div(d8 a, d8 b)
+LANES_VALUES d8 d8_div(d8 a, d8 b)
 {
     LANES_EACH(d8, 8, a.f[i] / b.f[i]);
 }
-LANES_INLINE d8 d8_sqrt(d8 a)
+LANES_VALUES d8 d8_sqrt(d8 a)
 {
     LANES_EACH(d8, 8, sqrt(a.f[i]));
 }
-LANES_INLINE d8 d8_max(d8 a, d8 b)
+LANES_VALUES d8 d8_max(d8 a, d8 b)
 {
     LANES_EACH(d8, 8, a.f[i] > b.f[i] ? a.f[i] : b.f[i]);
 }
-LANES_INLINE d8 d8_min(d8 a, d8 b)
+LANES_VALUES d8 d8_min(d8 a, d8 b)
 {
     LANES_EACH(d8, 8, a.f[i] < b.f[i] ? a.f[i] : b.f[i]);
 }
-LANES_INLINE d8 d8_keep_gt(d8 x, d8 a, d8 b)
+LANES_VALUES d8 d8_keep_gt(d8 x, d8 a, d8 b)
 {
     LANES_EACH(d8, 8, a.f[i] > b.f[i] ? x.f[i] : 0.0);
 }
-LANES_INLINE d8 d8_copysign(d8 a, d8 b)
+LANES_VALUES d8 d8_copysign(d8 a, d8 b)
 {
     LANES_EACH(d8, 8, copysign(a.f[i], b.f[i]));
 }
-LANES_INLINE d8 d8_abs(d8 a)
+LANES_VALUES d8 d8_abs(d8 a)
 {
     LANES_EACH(d8, 8, fabs(a.f[i]));
 }
-LANES_INLINE double d8_sum(d8 a)
+LANES_VALUES double d8_sum(d8 a)
 {
     for (int half = 4; half > 0; half /= 2) {
         for (int i = 0; i < half; i++)
