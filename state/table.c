@@ -170,13 +170,14 @@ struct keyed_slot *keyed_insert(struct keyed_table *table, struct key key, uint6
 void keyed_fill(struct keyed_table *table, struct keyed_slot *slot, int64_t expire_us, struct str value)
 {
     char *block = slot_block(slot);
-    if (block != NULL)
+    if (block != NULL && slab_bytes(block) != value.length) {
         slab_give(&table->slab, block);
-    block = NULL;
-    if (value.length > 0) {
-        block = slab_take(&table->slab, (uint32_t)value.length);
-        memcpy(block + KEYED_VALUE_HEADER, value.data, value.length);
+        block = NULL;
     }
+    if (block == NULL && value.length > 0)
+        block = slab_take(&table->slab, (uint32_t)value.length);
+    if (block != NULL)
+        memcpy(block + KEYED_VALUE_HEADER, value.data, value.length);
     slot->bits = SLOT_USED | SLOT_REFERENCED;
     slot_set_block(slot, block);
     slot->expire_us = expire_us;

@@ -141,7 +141,7 @@ void keyed_rebuild(struct keyed_table *table, struct table_group *group, uint32_
 void keyed_free_group(struct keyed_table *table, struct table_group *group);
 /* The capacity of a group, in slots, when it is rebuilt with `count` entries. */
 uint32_t keyed_capacity_for(uint32_t count);
-/* Sets the entry's value to a copy of `value`, which comes from the database or a checkpoint. */
+/* Sets the entry's value to a copy of `value`, which comes from the database, a checkpoint or another table. */
 void keyed_fill(struct keyed_table *table, struct keyed_slot *slot, int64_t expire_us, struct str value);
 /* Writes the entry's database key to `out`, which has room for STORE_KEY_MAX bytes. Returns its length. */
 size_t keyed_key(const struct keyed_table *table, char *out, struct key key, uint64_t hash);
@@ -163,6 +163,29 @@ void keyed_maintain(struct keyed_table *table);
 void keyed_drop_dead(struct keyed_table *table, uint32_t group, uint32_t more);
 
 /* table_snapshot.c */
+/* The tag of the generation after the one with `tag`; previous: of the one before that. */
+uint64_t keyed_next_tag(uint64_t tag, uint64_t previous);
+
+enum { VISIT_SLOTS = 32 };
+
+/* Slots of a group that are visited together, while the values of the next visit are prefetched. */
+struct slot_visit {
+    uint32_t count;
+    struct keyed_slot *slots[VISIT_SLOTS];
+};
+
+/* A walk over a group's slots: over all, with is_whole, else over those whose `changed` bit is set. The other members are
+ * zero at first. */
+struct slot_walk {
+    const struct table_group *group;
+    bool is_whole;
+    uint32_t next, turn;
+    struct slot_visit visits[2];
+};
+
+/* The next slots, used ones and others; count 0: there are no more. Valid until the next call. Do not call it once slots of the
+ * group have moved. */
+const struct slot_visit *keyed_walk(struct slot_walk *walk);
 /* Whether the checkpoint under way still needs the entry as it is now. */
 bool keyed_is_frozen(const struct keyed_table *table, const struct keyed_slot *slot, uint32_t group);
 /* Copies an entry that the checkpoint under way needs. Call it before the entry changes or is reset. */
@@ -190,7 +213,8 @@ struct __attribute__((packed)) record_entry {
 
 /* Reads the entry at offset *at of a record, and moves *at behind its value; false where no whole entry is left. */
 bool keyed_next_entry(struct str record, size_t *at, struct record_entry *entry);
-/* Makes room in the record's group for all its entries before the first is inserted. */
+/* Makes room in the record's group for those of its entries that are new, before the first is inserted; prefetches the values of
+ * the others. */
 void keyed_expect_entries(struct keyed_table *table, struct str record);
 
 #endif

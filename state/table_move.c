@@ -51,18 +51,19 @@ static void give_stored(void *argument, struct key key, const struct stored_valu
 static bool give_group(struct giving *giving, bool is_changes)
 {
     struct keyed_table *table = giving->table;
-    const struct table_group *group = &table->groups[giving->group];
-    for (uint32_t i = 0; i < group->capacity; i++) {
-        const struct keyed_slot *slot = &group->slots[i];
-        struct str value;
-        uint32_t bytes;
-        if (!slot_is_live(slot, table->watermark) ||
-            (is_changes && (slot->bits & SLOT_TAG) != table->snapshot.tag))
-            continue;
-        value.data = keyed_read(slot, &bytes);
-        value.length = bytes;
-        give_entry(giving, slot->key, slot->expire_us, value);
-    }
+    struct slot_walk walk = {.group = &table->groups[giving->group], .is_whole = !is_changes};
+    for (const struct slot_visit *visit; (visit = keyed_walk(&walk))->count > 0;)
+        for (uint32_t i = 0; i < visit->count; i++) {
+            const struct keyed_slot *slot = visit->slots[i];
+            struct str value;
+            uint32_t bytes;
+            if (!slot_is_live(slot, table->watermark) ||
+                (is_changes && (slot->bits & SLOT_TAG) != table->snapshot.tag))
+                continue;
+            value.data = keyed_read(slot, &bytes);
+            value.length = bytes;
+            give_entry(giving, slot->key, slot->expire_us, value);
+        }
     bool is_good = is_changes || !table->may_be_stored ||
                    keyed_visit_database(table, table->options.store, giving->group, give_stored, giving);
     end_record(giving);
@@ -122,10 +123,16 @@ void keyed_delete_void(struct keyed_table *table)
 
 /* --- Taking --- */
 
-/* An entry of a group that is the instance's own counts as changed: the next checkpoint has it, whatever the giver's last one
- * had. */
+/* The tag of entries that are taken: they count as changed once their groups are the instance's own, so that the next checkpoint
+ * has them, whatever the giver's last one had. Before the second barrier it is the tag that changes behind that barrier will
+ * have. */
+static uint64_t taken_tag(const struct keyed_table *table, bool is_own)
+{
+    return is_own ? table->tag : keyed_next_tag(table->tag, table->snapshot.tag);
+}
+
 static void take_entry(struct keyed_table *table, const struct record_entry *entry, const char *value,
-                       bool is_own)
+                       uint64_t tag)
 {
     uint64_t hash = key_hash(entry->key);
     if (entry->expire_us < table->watermark)
@@ -134,10 +141,8 @@ static void take_entry(struct keyed_table *table, const struct record_entry *ent
     if (slot == NULL)
         slot = keyed_insert(table, entry->key, hash);
     keyed_fill(table, slot, entry->expire_us, (struct str){value, entry->bytes});
-    if (is_own) {
-        keyed_note_change(table, slot);
-        slot->bits |= SLOT_UNSAVED | table->tag;
-    }
+    keyed_note_change(table, slot);
+    slot->bits |= SLOT_UNSAVED | tag;
 }
 
 /* groups: of which the record may be. */
@@ -159,7 +164,7 @@ static bool take_record(struct keyed_table *table, const struct group_set *group
     if (is_good)
         keyed_expect_entries(table, record);
     for (size_t at = sizeof(struct record_head); is_good && keyed_next_entry(record, &at, &entry);)
-        take_entry(table, &entry, record.data + at - entry.bytes, is_own);
+        take_entry(table, &entry, record.data + at - entry.bytes, taken_tag(table, is_own));
     if (keyed_bytes(table) > table->maintain_bytes)
         keyed_maintain(table);
     pthread_mutex_unlock(&table->mutex);
@@ -171,22 +176,9 @@ bool keyed_table_take_base(struct keyed_table *table, const struct group_set *co
     return take_record(table, coming, record, false);
 }
 
-/* All entries of the group count as changed. */
-static void own_group(struct keyed_table *table, struct table_group *group)
-{
-    for (uint32_t i = 0; i < group->capacity; i++)
-        if ((group->slots[i].bits & SLOT_USED) != 0) {
-            bit_set(group->changed, i);
-            group->slots[i].bits = (group->slots[i].bits & ~SLOT_TAG) | SLOT_UNSAVED | table->tag;
-        }
-}
-
 void keyed_table_regroup(struct keyed_table *table)
 {
     pthread_mutex_lock(&table->mutex);
-    for (uint32_t g = 0; g < KEY_GROUPS; g++)
-        if (bit_get(table->arriving, g) && group_set_has(table->options.groups, g))
-            own_group(table, &table->groups[g]);
     memset(table->arriving, 0, sizeof(table->arriving));
     pthread_mutex_unlock(&table->mutex);
 }

@@ -15,8 +15,7 @@ enum {
     RECORD_TARGET = 128 << 10,
     SERVE_WAIT_MS = 1,
     EXPECT_MIN = 32,
-    EXPECT_TIMES = 64,
-    VISIT_SLOTS = 32
+    EXPECT_TIMES = 64
 };
 
 /* Stands before each record in `saved` and in the chunk for the writer thread. */
@@ -24,7 +23,7 @@ struct frame {
     uint32_t group, bytes;
 };
 
-static uint64_t next_tag(uint64_t tag, uint64_t previous)
+uint64_t keyed_next_tag(uint64_t tag, uint64_t previous)
 {
     for (uint64_t candidate = 1; candidate <= 3; candidate++)
         if (candidate << SLOT_TAG_SHIFT != tag && candidate << SLOT_TAG_SHIFT != previous)
@@ -99,19 +98,14 @@ void keyed_save(struct keyed_table *table, const struct keyed_slot *slot)
 
 /* --- The pass over the groups --- */
 
-/* Slots of a group that are visited together, while the values of the next visit are prefetched. */
-struct visit {
-    uint32_t count;
-    struct keyed_slot *slots[VISIT_SLOTS];
-};
-
-/* Fills `visit` with the slots from *next on that may be of the generation (in a base all slots, else those
- * whose `changed` bit is set), prefetches them, and moves *next behind them. */
-static void plan_visit(const struct table_group *group, bool is_base, uint32_t *next, struct visit *visit)
+/* Fills `visit` with the next slots of the walk, prefetches them, and moves walk->next behind them. */
+static void plan_visit(struct slot_walk *walk, struct slot_visit *visit)
 {
+    const struct table_group *group = walk->group;
+    uint32_t *next = &walk->next;
     visit->count = 0;
     while (*next < group->capacity && visit->count < VISIT_SLOTS) {
-        if (!is_base) {
+        if (!walk->is_whole) {
             uint64_t word = group->changed[*next / 64] >> *next % 64;
             if (word == 0) {
                 *next = (*next / 64 + 1) * 64;
@@ -125,6 +119,16 @@ static void plan_visit(const struct table_group *group, bool is_base, uint32_t *
     }
     for (uint32_t i = 0; i < visit->count; i++)
         __builtin_prefetch(slot_block(visit->slots[i]));
+}
+
+const struct slot_visit *keyed_walk(struct slot_walk *walk)
+{
+    if (walk->turn == 0)
+        plan_visit(walk, &walk->visits[0]);
+    const struct slot_visit *visit = &walk->visits[walk->turn++ % 2];
+    if (visit->count > 0)
+        plan_visit(walk, &walk->visits[walk->turn % 2]);
+    return visit;
 }
 
 /* If the entry has the last checkpoint's tag: clears the tag or, if that checkpoint was abandoned, replaces
@@ -159,13 +163,10 @@ static uint32_t take_group(struct keyed_table *table, uint32_t index, struct byt
     struct table_group *group = &table->groups[index];
     if (unlikely(bit_get(table->arriving, index)))
         return 1; /* its giver's checkpoint has it */
-    struct visit visits[2];
-    uint32_t next = 0, visited = 0;
+    struct slot_walk walk = {.group = group, .is_whole = table->snapshot.is_base};
+    uint32_t visited = 0;
     size_t from = SIZE_MAX;
-    plan_visit(group, table->snapshot.is_base, &next, &visits[0]);
-    for (uint32_t turn = 0; visits[turn % 2].count > 0; turn++) {
-        const struct visit *visit = &visits[turn % 2];
-        plan_visit(group, table->snapshot.is_base, &next, &visits[(turn + 1) % 2]);
+    for (const struct slot_visit *visit; (visit = keyed_walk(&walk))->count > 0;) {
         visited += visit->count;
         for (uint32_t i = 0; i < visit->count; i++) {
             struct keyed_slot *slot = visit->slots[i];
@@ -317,7 +318,7 @@ bool keyed_table_snapshot(struct keyed_table *table, struct snapshot_writer *wri
     snapshot->watermark = table->watermark;
     snapshot->tag = table->tag;
     snapshot->cursor = 0;
-    table->tag = next_tag(table->tag, table->previous_tag);
+    table->tag = keyed_next_tag(table->tag, table->previous_tag);
     table->epoch = snapshot->epoch + 1;
     __atomic_store_n(&table->user.barrier_watermark, table->watermark, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&table->mutex);
@@ -383,24 +384,33 @@ bool keyed_next_entry(struct str record, size_t *at, struct record_entry *entry)
 }
 
 /* A checkpoint has entries in the order of their home slots: if the group grew step by step, the entries would crowd in its first slots, and
- * each search would pass all of them. The number of entries is estimated, as if home slots lay everywhere as
- * densely as between the first and the third quarter of this record. */
+ * each search would pass all of them. The number of new entries in this record and those behind it is estimated, as if
+ * home slots lay everywhere as densely as between the first and the third quarter of this record. */
 void keyed_expect_entries(struct keyed_table *table, struct str record)
 {
     struct record_entry entry;
-    uint32_t count = 0, group = 0, homes[2] = {0, 0};
-    for (size_t at = sizeof(struct record_head); keyed_next_entry(record, &at, &entry); count++)
-        group = key_group(key_hash(entry.key));
-    if (count < EXPECT_MIN ||
+    uint32_t count = 0, missing = 0, group = 0, homes[2] = {0, 0};
+    for (size_t at = sizeof(struct record_head); keyed_next_entry(record, &at, &entry); count++) {
+        uint64_t hash = key_hash(entry.key);
+        const struct keyed_slot *slot = keyed_find(table, entry.key, hash);
+        group = key_group(hash);
+        missing += slot == NULL;
+        if (slot != NULL)
+            prefetch_line(slot_block(slot));
+    }
+    struct table_group *g = &table->groups[group];
+    if (missing < EXPECT_MIN || (uint64_t)(g->count + missing) * 4 <= (uint64_t)g->capacity * 3 ||
         (!group_set_has(table->options.groups, group) && !bit_get(table->arriving, group)))
         return;
     uint32_t first = count / 4, last = count - 1 - first, i = 0;
     for (size_t at = sizeof(struct record_head); i <= last && keyed_next_entry(record, &at, &entry); i++)
         if (i == first || i == last)
             homes[i == last] = (uint32_t)key_hash(entry.key);
-    struct table_group *g = &table->groups[group];
-    double all = homes[1] <= homes[0] ? 0 : (last - first) * 4294967296.0 / (homes[1] - homes[0]);
-    all = MIN(MAX(all, g->count + count), (double)(g->count + count) * EXPECT_TIMES);
+    double behind = homes[1] <= homes[0] ? 0
+                                         : (last - first) * (4294967296.0 - homes[0]) /
+                                               (homes[1] - homes[0]) * missing / count;
+    double all = MAX(behind + missing / 4, missing);
+    all = MIN(g->count + all, (double)(g->count + missing) * EXPECT_TIMES);
     uint32_t capacity = keyed_capacity_for((uint32_t)MIN(all, UINT32_MAX / 4));
     if (capacity > g->capacity && keyed_bytes(table) + group_bytes(capacity) <= table->maintain_bytes)
         keyed_rebuild(table, g, capacity);

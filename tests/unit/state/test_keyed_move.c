@@ -1,7 +1,8 @@
 /* Key groups that go from one table to another, each with a database of its own, and back: the rows that they leave behind are
- * deleted with the next barrier, and a checkpoint that was taken before keeps them. */
+ * deleted with the next barrier, and a checkpoint that was taken before keeps them; what came ahead of the barrier is in the new
+ * instance's next checkpoint, and takes no work at the barrier. */
 #include "state/checkpoint.h"
-#include "state/store.h"
+#include "state/table.h"
 #include "unit/support/temporary.h"
 
 #include "core/moved.h"
@@ -13,12 +14,22 @@
 
 #include <cmocka.h>
 
-enum { ID = 7, KIND = 'k', KEYS = 4000, BUDGET = 64 << 10, VALUE_BYTES = 64, MEMORY = 4 << 20 };
+enum {
+    ID = 7,
+    KIND = 'k',
+    KEYS = 4000,
+    MANY = 100 * KEY_GROUPS,
+    BUDGET = 64 << 10,
+    ROOMY = 64 << 20,
+    VALUE_BYTES = 64,
+    MEMORY = 4 << 20
+};
 
 /* A table with its store, in one of the folder's directories. */
 struct home {
     const char *folder;
-    unsigned number, copies;
+    unsigned number;
+    uint64_t keys; /* how many are written and checked */
     struct group_set groups;
     struct state_store *store;
     struct keyed_table *table;
@@ -31,25 +42,33 @@ struct world {
     struct home homes[2];
     struct placement placement;
     uint64_t epoch;
+    size_t budget_bytes;
+    uint64_t keys;
+    uint32_t saved[2]; /* entries that the last checkpoint has of each home */
 };
 
 static void open_home(struct world *world, unsigned number)
 {
     struct home *home = &world->homes[number];
     char path[TEMPORARY_PATH_BYTES + 16];
-    *home = (struct home){.folder = world->path, .number = number};
+    *home = (struct home){.folder = world->path, .number = number, .keys = world->keys};
     snprintf(path, sizeof(path), "%s/db-%u", world->path, number);
     placement_groups(&world->placement, number, &home->groups);
     home->store = state_store_open(path, MEMORY, false, &world->diags);
     assert_non_null(home->store);
     store_set_shared(home->store, false);
-    home->table = keyed_table_new(&(struct keyed_options){
-        .store = home->store, .id = ID, .kind = KIND, .budget_bytes = BUDGET, .groups = &home->groups});
+    home->table = keyed_table_new(&(struct keyed_options){.store = home->store,
+                                                          .id = ID,
+                                                          .kind = KIND,
+                                                          .budget_bytes = world->budget_bytes,
+                                                          .groups = &home->groups});
 }
 
-static struct world *open_world(void)
+static struct world *open_world(size_t budget_bytes, uint64_t keys)
 {
     struct world *world = calloc(1, sizeof(*world));
+    world->budget_bytes = budget_bytes;
+    world->keys = keys;
     diag_list_init(&world->diags, &world->arena);
     temporary_make(world->path);
     world->placement.instances = 2; /* all groups are at home 0 */
@@ -77,7 +96,7 @@ static struct key key_of(uint64_t number)
 /* Writes `round` into all keys, in brackets of one, so that the table evicts. */
 static void write_all(struct home *home, uint64_t round)
 {
-    for (uint64_t i = 0; i < KEYS; i++) {
+    for (uint64_t i = 0; i < home->keys; i++) {
         struct keyed_slot *slot;
         struct key key = key_of(i);
         uint64_t hash = key_hash(key), value[VALUE_BYTES / sizeof(uint64_t)] = {i, round};
@@ -90,7 +109,7 @@ static void write_all(struct home *home, uint64_t round)
 /* All keys have the value of that round. */
 static void check_all(struct home *home, uint64_t round)
 {
-    for (uint64_t i = 0; i < KEYS; i++) {
+    for (uint64_t i = 0; i < home->keys; i++) {
         struct key key = key_of(i);
         uint32_t bytes;
         const struct keyed_slot *slot = keyed_peek(home->table, key, key_hash(key));
@@ -101,7 +120,18 @@ static void check_all(struct home *home, uint64_t round)
     }
 }
 
-/* At a barrier: both tables write themselves, and the databases are copied. */
+static uint32_t entries_of(const struct byte_buffer *records)
+{
+    struct str rest = {records->data, records->length}, record;
+    struct record_entry entry;
+    uint32_t count = 0;
+    for (uint32_t group; moved_next(&rest, &group, &record);)
+        for (size_t at = sizeof(struct record_head); keyed_next_entry(record, &at, &entry);)
+            count++;
+    return count;
+}
+
+/* At a barrier: both tables write what has changed since the one before, and the databases are copied. */
 static void take_checkpoint(struct world *world)
 {
     char path[TEMPORARY_PATH_BYTES + 32];
@@ -110,6 +140,7 @@ static void take_checkpoint(struct world *world)
     for (unsigned i = 0; i < 2; i++) {
         writers[i] = snapshot_memory_begin(world->epoch);
         assert_true(keyed_table_snapshot(world->homes[i].table, writers[i]));
+        world->homes[i].table->snapshot.is_base = false;
     }
     for (unsigned i = 0; i < 2; i++) {
         struct byte_buffer records;
@@ -117,12 +148,30 @@ static void take_checkpoint(struct world *world)
         snprintf(path, sizeof(path), "%s/copy-%u-%u", world->path, i, (unsigned)world->epoch);
         assert_true(state_store_checkpoint(world->homes[i].store, path, &has_database, &world->diags));
         assert_true(snapshot_memory_end(writers[i], &records));
+        world->homes[i].table->previous_is_dirty = false; /* as if it were published */
+        world->saved[i] = entries_of(&records);
         buffer_free(&records);
     }
 }
 
-/* At a barrier, behind take_checkpoint: all groups go. */
-static void move_all(struct world *world, unsigned from, unsigned to)
+/* Between two barriers, ahead of move_all. Returns the bytes. */
+static size_t move_base(struct world *world, unsigned from, unsigned to)
+{
+    struct byte_buffer base = {0};
+    struct home *giver = &world->homes[from], *taker = &world->homes[to];
+    for (uint32_t group = group_set_next(&giver->groups, 0); group < KEY_GROUPS;
+         group = group_set_next(&giver->groups, group + 1))
+        assert_true(keyed_table_give_base(giver->table, group, &base));
+    struct str rest = {base.data, base.length}, record;
+    for (uint32_t group; moved_next(&rest, &group, &record);)
+        assert_true(keyed_table_take_base(taker->table, &giver->groups, record));
+    size_t bytes = base.length;
+    buffer_free(&base);
+    return bytes;
+}
+
+/* At a barrier, behind take_checkpoint: all groups go. Returns the bytes. */
+static size_t move_all(struct world *world, unsigned from, unsigned to)
 {
     struct byte_buffer given = {0};
     struct home *giver = &world->homes[from], *taker = &world->homes[to];
@@ -137,7 +186,9 @@ static void move_all(struct world *world, unsigned from, unsigned to)
     struct str rest = {given.data, given.length}, record;
     for (uint32_t group; moved_next(&rest, &group, &record);)
         assert_true(keyed_table_take(taker->table, record));
+    size_t bytes = given.length;
     buffer_free(&given);
+    return bytes;
 }
 
 static bool count_row(void *argument, struct str key, struct str value)
@@ -173,7 +224,7 @@ static uint64_t rows_of_copy(struct world *world, unsigned number, unsigned epoc
 static void test_void_rows(void **state)
 {
     (void)state;
-    struct world *world = open_world();
+    struct world *world = open_world(BUDGET, KEYS);
     struct home *one = &world->homes[0], *two = &world->homes[1];
     write_all(one, 1);
     assert_true(rows_of(one->store) > KEYS / 2);
@@ -203,7 +254,7 @@ static void test_void_rows(void **state)
 static void test_drop(void **state)
 {
     (void)state;
-    struct world *world = open_world();
+    struct world *world = open_world(BUDGET, KEYS);
     struct home *one = &world->homes[0];
     write_all(one, 1);
     take_checkpoint(world);
@@ -218,8 +269,46 @@ static void test_drop(void **state)
     close_world(world);
 }
 
+/* The checkpoint of the barrier is written before the groups come over: the next one has all that came. */
+static void test_base_is_saved(void **state)
+{
+    (void)state;
+    struct world *world = open_world(ROOMY, KEYS);
+    write_all(&world->homes[0], 1);
+    take_checkpoint(world); /* 1 */
+    move_base(world, 0, 1);
+    take_checkpoint(world); /* 2 */
+    assert_int_equal(world->saved[1], 0);
+    assert_int_equal(move_all(world, 0, 1), 0);
+    take_checkpoint(world); /* 3 */
+    assert_int_equal(world->saved[1], KEYS);
+    check_all(&world->homes[1], 1);
+    take_checkpoint(world); /* 4 */
+    assert_int_equal(world->saved[1], 0);
+    close_world(world);
+}
+
+/* The changes of entries that came ahead of the barrier need no room at the barrier. */
+static void test_changes_need_no_room(void **state)
+{
+    (void)state;
+    struct world *world = open_world(ROOMY, MANY);
+    write_all(&world->homes[0], 1);
+    take_checkpoint(world);
+    move_base(world, 0, 1);
+    write_all(&world->homes[0], 2);
+    take_checkpoint(world);
+    uint64_t rebuilds = world->homes[1].table->rebuilds;
+    assert_true(move_all(world, 0, 1) > MANY * VALUE_BYTES);
+    assert_int_equal(world->homes[1].table->rebuilds, rebuilds);
+    check_all(&world->homes[1], 2);
+    close_world(world);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_void_rows), cmocka_unit_test(test_drop)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_void_rows), cmocka_unit_test(test_drop),
+                                       cmocka_unit_test(test_base_is_saved),
+                                       cmocka_unit_test(test_changes_need_no_room)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
