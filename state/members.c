@@ -30,8 +30,8 @@ static bool table_restore(const struct state_member *row LEAT_UNUSED, struct ope
 }
 
 /* A key group at a time; *next: the next one. */
-static bool table_give_base(void *table, const struct group_set *leaving, int64_t *next,
-                            struct byte_buffer *out)
+static bool table_give_base(void *table, const struct group_set *leaving, uint32_t round LEAT_UNUSED,
+                            int64_t *next, struct byte_buffer *out)
 {
     uint32_t group = group_set_next(leaving, *next == INT64_MIN ? 0 : (uint32_t)*next);
     bool is_good = group == KEY_GROUPS || keyed_table_give_base(table, group, out);
@@ -154,10 +154,10 @@ static bool queue_restored(const struct state_member *row, struct operator_conte
     return time_queue_restored(queue, left_before(&plan, context->watermark));
 }
 
-static bool queue_give_base(void *queue, const struct group_set *leaving, int64_t *next,
+static bool queue_give_base(void *queue, const struct group_set *leaving, uint32_t round, int64_t *next,
                             struct byte_buffer *out)
 {
-    return time_queue_give_base(queue, leaving, next, out);
+    return time_queue_give_base(queue, leaving, round, next, out);
 }
 
 static bool queue_take_base(void *queue, const struct group_set *coming, struct str record)

@@ -165,8 +165,8 @@ bool keyed_table_restore(struct keyed_table *table, struct snapshot_reader *read
 /* Moves of key groups (core/placement.h), as records (core/moved.h) from table to table.
  * keyed_table_give: right after keyed_table_snapshot: writes all live entries of the groups, which are this table's, and forgets
  * them. The checkpoint still gets its part of them. The owner then takes the groups out of keyed_options.groups.
- * keyed_table_give_base: ahead of that, since the barrier before: writes all that the table has of a group now; keyed_table_give
- * then writes only what has changed since that barrier. False: the store failed.
+ * keyed_table_give_base: ahead of that, since the barrier before: writes all that the table has of a group now, or what has changed
+ * since it was called before; keyed_table_give then writes only what has changed since the last call. False: the store failed.
  * keyed_table_take_base: takes in a record of the base, of the groups `coming`; until keyed_table_regroup nobody sees the
  * entries, checkpoints neither.
  * keyed_table_regroup: call when keyed_options.groups has changed: entries of groups that are the table's now count as changed.
@@ -235,9 +235,10 @@ bool time_queue_restored(struct time_queue *queue, int64_t watermark);
 
 /* Moves of key groups, as those of tables. The records of groups that are no longer in time_queue_options.groups, or are
  * there in a later stay, are void. time_queue_give_base gives a part of the base of all groups in `leaving` at each call: *next is
- * INT64_MIN at first, and INT64_MAX when there is no more. From the first call to time_queue_regroup nothing is spilled. */
+ * INT64_MIN at first, and INT64_MAX when there is no more. round: 1 for all records, and one more for those that came since the round
+ * before began. From the first call to time_queue_regroup nothing is spilled. */
 LEAT_CHECKED bool time_queue_give_base(struct time_queue *queue, const struct group_set *leaving,
-                                       int64_t *next, struct byte_buffer *out);
+                                       uint32_t round, int64_t *next, struct byte_buffer *out);
 LEAT_CHECKED bool time_queue_take_base(struct time_queue *queue, const struct group_set *coming,
                                        struct str record);
 LEAT_CHECKED bool time_queue_give(struct time_queue *queue, const struct group_set *leaving,

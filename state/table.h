@@ -19,6 +19,7 @@
 #define SLOT_UNSAVED    (UINT64_C(1) << 50) /* differs from the copy in the database */
 #define SLOT_FRESH      (UINT64_C(1) << 51) /* an empty entry, new or expired: readers treat it as absent */
 #define SLOT_TAG_SHIFT  52
+#define SLOT_GIVEN      (UINT64_C(1) << 54) /* has not changed since it was given to another instance */
 /* Generation of the last change; 0: the change is published. */
 #define SLOT_TAG (UINT64_C(3) << SLOT_TAG_SHIFT)
 

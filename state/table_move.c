@@ -47,24 +47,26 @@ static void give_stored(void *argument, struct key key, const struct stored_valu
         give_entry(giving, key, head->expire_us, value);
 }
 
-/* Writes the group's live entries: all of them, or those that changed since the barrier before the last one. */
-static bool give_group(struct giving *giving, bool is_changes)
+/* Writes the group's live entries: all of them; or, where some were given before, those with that tag that have changed since. */
+static bool give_group(struct giving *giving, uint64_t tag)
 {
     struct keyed_table *table = giving->table;
-    struct slot_walk walk = {.group = &table->groups[giving->group], .is_whole = !is_changes};
+    bool is_again = bit_get(table->leaving, giving->group);
+    struct slot_walk walk = {.group = &table->groups[giving->group], .is_whole = !is_again};
     for (const struct slot_visit *visit; (visit = keyed_walk(&walk))->count > 0;)
         for (uint32_t i = 0; i < visit->count; i++) {
-            const struct keyed_slot *slot = visit->slots[i];
+            struct keyed_slot *slot = visit->slots[i];
             struct str value;
             uint32_t bytes;
             if (!slot_is_live(slot, table->watermark) ||
-                (is_changes && (slot->bits & SLOT_TAG) != table->snapshot.tag))
+                (is_again && (slot->bits & (SLOT_TAG | SLOT_GIVEN)) != tag))
                 continue;
             value.data = keyed_read(slot, &bytes);
             value.length = bytes;
             give_entry(giving, slot->key, slot->expire_us, value);
+            slot->bits |= SLOT_GIVEN;
         }
-    bool is_good = is_changes || !table->may_be_stored ||
+    bool is_good = is_again || !table->may_be_stored ||
                    keyed_visit_database(table, table->options.store, giving->group, give_stored, giving);
     end_record(giving);
     return is_good;
@@ -75,8 +77,8 @@ bool keyed_table_give_base(struct keyed_table *table, uint32_t group, struct byt
     struct giving giving = {.table = table, .group = group, .out = out};
     pthread_mutex_lock(&table->mutex);
     leat_assert(!table->is_open && group_set_has(table->options.groups, group));
+    bool is_good = give_group(&giving, table->tag);
     bit_set(table->leaving, group);
-    bool is_good = give_group(&giving, false);
     pthread_mutex_unlock(&table->mutex);
     buffer_free(&giving.record);
     return is_good;
@@ -91,7 +93,7 @@ bool keyed_table_give(struct keyed_table *table, const struct group_set *leaving
     for (uint32_t g = group_set_next(leaving, 0); g < KEY_GROUPS; g = group_set_next(leaving, g + 1)) {
         leat_assert(group_set_has(table->options.groups, g));
         giving.group = g;
-        is_good &= give_group(&giving, bit_get(table->leaving, g));
+        is_good &= give_group(&giving, table->snapshot.tag);
         keyed_forget(table, g);
         bit_clear(table->leaving, g);
         bit_set(table->void_rows, g);

@@ -102,10 +102,11 @@ struct time_queue {
     rocksdb_writebatch_t *batch;
     struct byte_buffer pack;            /* the pack that is being filled */
     const struct queue_record **sorted; /* SPILL_RECORDS records to be written */
-    /* Moves of key groups: while a base was given and not the rest, nothing is spilled, and the base has the records with a
-     * lower sequence than base_sequence. arrived: records of a base that was taken, as queue_records with padding. */
-    bool has_given_base;
-    uint64_t base_sequence;
+    /* Moves of key groups: while a base was given and not the rest, nothing is spilled. base_round: the round that is given, or was
+     * last; 0: none. It has the records with sequences from base_from on and below base_until. arrived: records of a base that was
+     * taken, as queue_records with padding. */
+    uint32_t base_round;
+    uint64_t base_from, base_until;
     /* Of the base: how far packs of the database were given, and the bucket whose records in memory were given ahead of them. */
     struct queue_place base_place;
     int64_t base_bucket;

@@ -61,20 +61,16 @@ static int64_t first_bucket(const struct time_queue *queue)
     return queue->gone_before == TIME_MIN ? INT64_MIN : queue_bucket_index(queue, queue->gone_before);
 }
 
-/* Begins to give a base: gives what is open and in memory. Returns the first bucket to look for in the database. */
-static int64_t begin_base(struct giving *giving)
+/* Begins a round, of which the first has all records. */
+static void begin_round(struct time_queue *queue, uint32_t round)
 {
-    struct time_queue *queue = giving->queue;
-    if (!queue->has_given_base)
-        queue->base_sequence = queue->sequence;
-    queue->has_given_base = true;
-    queue->base_place.length = 0;
-    giving->until = queue->base_sequence;
-    give_memory(giving, &queue->open);
-    return MAX(first_bucket(queue), INT64_MIN + 1);
+    queue->base_from = round == 1 ? 0 : queue->base_until;
+    queue->base_until = queue->sequence;
+    queue->base_round = round;
 }
 
-/* Gives what the first bucket from *next on has in memory, and a piece of what the database has from *next up to that bucket. */
+/* Gives what the first bucket from *next on has in memory, and in the first round a piece of what the database has from *next up to
+ * that bucket. Later records are in memory: nothing is spilled. */
 static bool give_piece(struct giving *giving, int64_t *next)
 {
     struct time_queue *queue = giving->queue;
@@ -86,21 +82,27 @@ static bool give_piece(struct giving *giving, int64_t *next)
     if (i < queue->buckets_count && (place->length == 0 || queue->base_bucket != last))
         give_memory(giving, &queue->buckets[i]);
     queue->base_bucket = last;
-    bool is_good = give_database(giving, *next, last, place);
+    bool is_good = queue->base_round > 1 || give_database(giving, *next, last, place);
     if (place->length == 0)
         *next = last == INT64_MAX ? INT64_MAX : last + 1;
     return is_good;
 }
 
-bool time_queue_give_base(struct time_queue *queue, const struct group_set *leaving, int64_t *next,
-                          struct byte_buffer *out)
+bool time_queue_give_base(struct time_queue *queue, const struct group_set *leaving, uint32_t round,
+                          int64_t *next, struct byte_buffer *out)
 {
-    struct giving giving = {.queue = queue, .leaving = leaving, .out = out, .until = queue->base_sequence};
     bool is_good = true;
-    if (*next == INT64_MIN)
-        *next = begin_base(&giving);
-    else
+    if (round != queue->base_round)
+        begin_round(queue, round);
+    struct giving giving = {
+        .queue = queue, .leaving = leaving, .out = out, .from = queue->base_from, .until = queue->base_until};
+    if (*next == INT64_MIN) {
+        queue->base_place.length = 0;
+        give_memory(&giving, &queue->open);
+        *next = MAX(first_bucket(queue), INT64_MIN + 1);
+    } else {
         is_good = give_piece(&giving, next);
+    }
     buffer_free(&giving.record);
     return is_good;
 }
@@ -111,13 +113,13 @@ bool time_queue_give(struct time_queue *queue, const struct group_set *leaving, 
     struct queue_snapshot_head head = {
         .kind = queue->options.kind, .type = QUEUE_SEQUENCE, .sequence = queue->sequence};
     moved_put(out, SNAPSHOT_GLOBAL, &head, sizeof(head));
-    giving.from = queue->has_given_base ? queue->base_sequence : 0;
+    giving.from = queue->base_until;
     for (uint32_t i = 0; i < queue->buckets_count; i++)
         give_memory(&giving, &queue->buckets[i]);
     giving.from =
         0; /* some of its records may have been in a later bucket when that was given; a second copy leaves once */
     give_memory(&giving, &queue->open);
-    bool is_good = queue->has_given_base || give_database(&giving, first_bucket(queue), INT64_MAX, NULL);
+    bool is_good = queue->base_round > 0 || give_database(&giving, first_bucket(queue), INT64_MAX, NULL);
     buffer_free(&giving.record);
     return is_good;
 }
@@ -157,7 +159,8 @@ bool time_queue_take_base(struct time_queue *queue, const struct group_set *comi
 void time_queue_regroup(struct time_queue *queue)
 {
     queue_set_range(queue);
-    queue->has_given_base = false;
+    queue->base_round = 0;
+    queue->base_until = 0;
     struct queue_record record;
     for (size_t at = 0; at < queue->arrived.length; at += queue_record_bytes(record.length)) {
         memcpy(&record, queue->arrived.data + at, sizeof(record));

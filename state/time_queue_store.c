@@ -214,7 +214,7 @@ void queue_spill(struct time_queue *queue)
 {
     size_t budget = queue->options.budget_bytes;
     bool has_directory = store_has_directory(queue->options.store);
-    bool can_write = store_can_write(&queue->user) && !queue->has_given_base;
+    bool can_write = store_can_write(&queue->user) && queue->base_round == 0;
     for (uint32_t i = queue->buckets_count;
          can_write && i-- > 0 && queue->bytes > budget - budget / SPILL_FREE_SHARE;)
         if (queue->buckets[i].first != NULL && !spill_bucket(queue, &queue->buckets[i]))

@@ -132,7 +132,8 @@ bool operator_can_give(const struct operator_kind *kind)
 }
 
 bool operator_give_base(const struct operator_kind *kind, struct operator_context *context,
-                        const struct group_set *leaving, struct operator_base *at, struct byte_buffer *out)
+                        const struct group_set *leaving, uint32_t round, struct operator_base *at,
+                        struct byte_buffer *out)
 {
     const struct state_member *row = &rows_of(kind)[at->row];
     at->is_done = row->kind == NULL;
@@ -142,7 +143,7 @@ bool operator_give_base(const struct operator_kind *kind, struct operator_contex
     if (!at->has_begun)
         at->next = INT64_MIN;
     at->has_begun = object != NULL && row->kind->give_base != NULL;
-    bool is_good = !at->has_begun || row->kind->give_base(object, leaving, &at->next, out);
+    bool is_good = !at->has_begun || row->kind->give_base(object, leaving, round, &at->next, out);
     if (!at->has_begun || at->next == INT64_MAX || !is_good)
         *at = (struct operator_base){.row = at->row + 1};
     return is_good;

@@ -73,16 +73,18 @@ struct state_kind {
     void (*set_watermark)(void *object, int64_t watermark);
     /* Moves of key groups between instances (core/placement.h), as records that begin with the row's tag. NULL: nothing in the
      * object belongs to key groups; of the two for bases: `give` gives all.
-     *   - give_base: between two barriers, ahead of `give`: writes a part of what the object has of the groups now. *next is
-     *     INT64_MIN at the first call, and INT64_MAX when there is no more.
+     *   - give_base: between two barriers, ahead of `give`: writes a part of what the object has of the groups now, in round 1;
+     *     in each later round, of what has changed since the round before. *next is INT64_MIN at the first call of a round, and
+     *     INT64_MAX when there is no more.
      *   - take_base: takes in such a record; the groups, `coming`, are still another instance's.
-     *   - give: right after `snapshot` at the second barrier: writes all, or after a base what has changed since the first
-     *     barrier, and forgets it; then the groups leave context->groups.
+     *   - give: right after `snapshot` at the second barrier: writes all, or what has changed since the last round, and forgets
+     *     it; then the groups leave context->groups.
      *   - regroup: context->groups has changed: all instances have given.
      *   - take: for each record of `give`, after regroup.
      *   - import: right after `open`: copies what a store of an earlier life has of context->groups.
      * False: the state store failed; of the two that take: the record is damaged. */
-    bool (*give_base)(void *object, const struct group_set *leaving, int64_t *next, struct byte_buffer *out);
+    bool (*give_base)(void *object, const struct group_set *leaving, uint32_t round, int64_t *next,
+                      struct byte_buffer *out);
     bool (*take_base)(void *object, const struct group_set *coming, struct str record);
     bool (*give)(const struct state_member *row, struct operator_context *context, void *object,
                  const struct group_set *leaving, struct byte_buffer *out);
@@ -136,15 +138,15 @@ void operator_close(const struct operator_kind *kind, struct operator_context *c
 /* Moves of key groups: as state_kind says, for all members, or by the kind's own callbacks. operator_can_give: false: the
  * kind keeps keyed state, and has no such callback. */
 bool operator_can_give(const struct operator_kind *kind);
-/* Gives a part of the base; `at` is zeroed at first. at->is_done: there is no more. */
+/* Gives a part of a round of the base; `at` is zeroed at first in each round. at->is_done: there is no more. */
 struct operator_base {
     uint32_t row;
     bool has_begun, is_done;
     int64_t next;
 };
 LEAT_CHECKED bool operator_give_base(const struct operator_kind *kind, struct operator_context *context,
-                                     const struct group_set *leaving, struct operator_base *at,
-                                     struct byte_buffer *out);
+                                     const struct group_set *leaving, uint32_t round,
+                                     struct operator_base *at, struct byte_buffer *out);
 LEAT_CHECKED bool operator_take_base(const struct operator_kind *kind, struct operator_context *context,
                                      const struct group_set *coming, struct str record);
 LEAT_CHECKED bool operator_give(const struct operator_kind *kind, struct operator_context *context,

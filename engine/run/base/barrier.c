@@ -28,7 +28,7 @@ bool barrier_is_waiting(struct run *run)
 {
     struct barrier *b = run->barrier;
     pthread_mutex_lock(&b->mutex);
-    bool is_waiting = b->state == BARRIER_REQUESTED && placements_are_ready(run);
+    bool is_waiting = b->state == BARRIER_REQUESTED && placements_prepare(run);
     pthread_mutex_unlock(&b->mutex);
     return is_waiting;
 }
@@ -60,7 +60,7 @@ uint64_t barrier_attach(struct run *run, bool is_last)
     struct barrier *b = run->barrier;
     uint64_t epoch = 0;
     pthread_mutex_lock(&b->mutex);
-    if (b->state == BARRIER_REQUESTED && (is_last || placements_are_ready(run))) {
+    if (b->state == BARRIER_REQUESTED && (is_last || placements_prepare(run))) {
         epoch = b->epoch;
         b->state = BARRIER_RUNNING;
         b->is_last = is_last;

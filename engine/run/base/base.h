@@ -62,7 +62,8 @@ struct run {
     uint32_t placement_version;
     bool placement_is_announced;
     uint32_t placement_instances;     /* of keyed stages, where there are several lanes */
-    _Atomic uint64_t placement_taken; /* how often an instance has taken all bases of a change */
+    _Atomic uint64_t placement_taken; /* how often an instance has taken a round of a change */
+    _Atomic uint32_t placement_round; /* of the change that was announced last */
     struct source *sources;           /* by source of the plan */
     struct sink_context **sinks;
     uint32_t sinks_count;

@@ -39,10 +39,24 @@ const struct placement *placements_now(const struct run *run)
     return &run->placements[run->placement_version % 2];
 }
 
-bool placements_are_ready(const struct run *run)
+bool placements_prepare(struct run *run)
 {
-    uint64_t changes = (uint64_t)run->placement_version + run->placement_is_announced;
-    return atomic_load(&run->placement_taken) >= changes * run->placement_instances;
+    uint64_t rounds = (uint64_t)run->placement_version * PLACEMENT_ROUNDS;
+    if (!run->placement_is_announced || run->placement_instances == 0)
+        return true;
+    rounds += placements_round(run);
+    if (atomic_load(&run->placement_taken) < rounds * run->placement_instances)
+        return false;
+    if (placements_round(run) == PLACEMENT_ROUNDS)
+        return true;
+    atomic_fetch_add(&run->placement_round, 1);
+    run_wake(run);
+    return false;
+}
+
+uint32_t placements_round(const struct run *run)
+{
+    return atomic_load(&run->placement_round);
 }
 
 void placements_taken(struct run *run)
@@ -75,6 +89,7 @@ void placements_turn(struct run *run, uint64_t micro_batch, const struct placeme
         *next = placements_now(run);
     } else {
         *announced = announce(run, micro_batch);
+        atomic_store(&run->placement_round, 1);
     }
     run->placement_is_announced = !run->placement_is_announced;
 }

@@ -1,8 +1,9 @@
 /* The placement of a run's key groups (core/placement.h) as a function of the micro-batch. A change takes two barriers. When a
  * micro-batch with the first one is formed, the change is announced; then instances give bases of the groups that will move, and take
- * those that come to them. When all have, a micro-batch may get the second barrier: the change holds from the next one on. Rows of a
- * micro-batch go by its own placement, so two of them are in use until all stages have run the second barrier; the next one comes
- * after that. */
+ * those that come to them. A base goes in rounds: the first round has all, each other one what has changed since the round before.
+ * When the second barrier is due, the other rounds follow one another, so that little is left for the barrier itself; when all
+ * instances have taken the last one, a micro-batch may get the barrier: the change holds from the next one on. Rows of a micro-batch
+ * go by its own placement, so two of them are in use until all stages have run the second barrier; the next one comes after that. */
 #ifndef LEAT_RUN_BASE_PLACEMENTS_H
 #define LEAT_RUN_BASE_PLACEMENTS_H
 
@@ -13,13 +14,18 @@
 bool placements_begin(struct run *run);
 /* The placement of the micro-batch that is formed next. Under the sequencer's mutex. */
 const struct placement *placements_now(const struct run *run);
-/* Whether a barrier may be attached now: all instances have taken the bases of the change that was announced. */
-bool placements_are_ready(const struct run *run);
+enum { PLACEMENT_ROUNDS = 3 };
+
+/* Call while a barrier is due. Whether it may be attached now: all instances have taken all rounds of the change that was
+ * announced. Else the next round begins, once all have taken the one before. Under the sequencer's mutex. */
+bool placements_prepare(struct run *run);
+/* The round that instances are to give and take, from 1 on, of the change that was announced last. Any thread. */
+uint32_t placements_round(const struct run *run);
 /* Call when a micro-batch with a barrier is formed, which is not the last one of this life. *announced: the placement that will
  * come, if a change is announced; *next: the next micro-batch's, if key groups move behind this one; else NULL. */
 void placements_turn(struct run *run, uint64_t micro_batch, const struct placement **announced,
                      const struct placement **next);
-/* An instance of a keyed stage has taken all bases that come to it. Any thread. */
+/* An instance of a keyed stage has taken all that comes to it in a round. Any thread. */
 void placements_taken(struct run *run);
 /* Whether the node is an operator that moves as a whole: it has state, and a stage with one instance. One with figures alone (tables
  * that it reads again from their files) has nothing to carry. */

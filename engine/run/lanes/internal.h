@@ -191,10 +191,11 @@ struct lanes {
     struct dead_kept *dead_kept;
     pthread_mutex_t peeks_mutex;
     uint32_t peeks_waiting; /* peeks that are not done; guarded by peeks_mutex */
-    /* move.c; by stage: how often its instances have given bases, and changes. */
+    /* move.c; by stage: how often its instances have given a round of bases, and changes at barriers. */
     _Atomic uint64_t bases[PLAN_STAGES_MAX], gives[PLAN_STAGES_MAX];
     _Atomic uint64_t moved_groups, moved_operators, moved_bytes, moved_changes;
-    _Atomic int64_t move_stop_us; /* the longest time that a lane gave or took changes */
+    _Atomic int64_t
+        move_stop_us; /* the longest time that a lane gave or took: a piece of a base, or changes */
     pthread_mutex_t reports_mutex;
     atomic_int report_epoch; /* raised by lanes_stats, to ask for fresh reports */
 };

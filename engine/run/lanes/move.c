@@ -2,9 +2,11 @@
  *
  * A change of the placement takes two barriers (run/base/placements.h). After the first one, each instance gives a base of the groups
  * that will leave it: bytes for each instance that gets some, and for each of its nodes. When all instances of the stage have, each one
- * takes what has come for it. Both go piece by piece, between micro-batches. At the second barrier, after its snapshot, an instance
- * gives what has changed since the first one, and forgets these groups. An instance runs its first micro-batch by the new placement
- * when all of the stage have given, and begins by taking these changes. No instance sees another one's state in any other way. */
+ * takes what has come for it. Both go piece by piece, between micro-batches. When the second barrier is due, the same is done twice
+ * more with what has changed meanwhile: the second of these rounds has only what changed during the first. At the second barrier,
+ * after its snapshot, an instance gives what has changed since the last round, and forgets these groups. An instance runs its first
+ * micro-batch by the new placement when all of the stage have given, and begins by taking these changes. No instance sees another
+ * one's state in any other way. */
 #include "run/lanes/internal.h"
 
 #include "core/mem.h"
@@ -15,14 +17,19 @@
 
 #include <stdlib.h>
 
-enum { PIECE_BYTES = 256 << 10 }; /* of a base that are given or taken between two micro-batches, about */
+enum {
+    PIECE_BYTES = 256 << 10, /* of a base that are given or taken between two micro-batches, about */
+    CALL_BYTES =
+        16 << 10 /* a call to give counts as that many at least: it may look at much and give little */
+};
 
 struct stage_move {
     /* By [instance that gets it][node]: the base, and the changes at even and at odd versions. */
     struct byte_buffer *base, *given[2];
-    const struct placement *next; /* announced, and not all of its bases are taken; NULL: none */
-    /* Of the bases for `next`: what to give next, of the groups `leaving` to instance `to`; what to take next, of instance `from`. */
-    bool has_given;
+    const struct placement *next; /* announced, and the groups have not moved yet; NULL: none */
+    uint32_t round;               /* of the bases for `next` */
+    /* Of the round: what to give next, of the groups `leaving` to instance `to`; what to take next, of instance `from`. */
+    bool has_given, has_taken;
     uint32_t to, to_node, from, from_node;
     struct group_set leaving, coming;
     struct operator_base at;
@@ -111,13 +118,24 @@ static struct group_set groups_for(const struct stage_instance *stage, const str
     return leaving;
 }
 
-/* Whether the number of calls of an event, counted over all changes, is that of the change to this version. */
-static bool have_all(const _Atomic uint64_t *calls, const struct stage_instance *stage, uint32_t version)
+/* Whether all instances of the stage have counted the event that often in this life. */
+static bool have_all(const _Atomic uint64_t *calls, const struct stage_instance *stage, uint64_t times)
 {
-    return atomic_load(calls) >= (uint64_t)version * stage->run->stage_instances[stage->index];
+    return atomic_load(calls) >= times * stage->run->stage_instances[stage->index];
 }
 
 /* --- Bases --- */
+
+/* Bytes of the round before were taken by all. */
+static void begin_round(struct stage_instance *stage, const struct placement *next, uint32_t round)
+{
+    struct stage_move *move = stage->move;
+    free_buffers(move->base, buffers_count(stage));
+    *move = (struct stage_move){
+        .base = move->base, .given = {move->given[0], move->given[1]}, .next = next, .round = round};
+    move->leaving = groups_for(stage, next, 0);
+    placement_groups(next, stage->instance, &move->coming);
+}
 
 void stage_announce(struct stage_instance *stage, const struct placement *next)
 {
@@ -125,12 +143,10 @@ void stage_announce(struct stage_instance *stage, const struct placement *next)
     if (move == NULL)
         return;
     failpoint("move.announce");
-    *move = (struct stage_move){.base = move->base, .given = {move->given[0], move->given[1]}, .next = next};
-    move->leaving = groups_for(stage, next, 0);
-    placement_groups(next, stage->instance, &move->coming);
+    begin_round(stage, next, 1);
 }
 
-/* Gives a piece of the base; true: there is no more. */
+/* Gives a piece of the round; true: there is no more. */
 static bool give_piece(struct stage_instance *stage)
 {
     struct stage_move *move = stage->move;
@@ -140,10 +156,10 @@ static bool give_piece(struct stage_instance *stage)
         bool is_moved = node->node->operator_kind != NULL && group_set_count(&move->leaving) > 0;
         struct byte_buffer *out = &move->base[move->to * nodes + move->to_node];
         size_t before = out->length;
-        if (is_moved &&
-            !operator_give_base(node->node->operator_kind, &node->context, &move->leaving, &move->at, out))
+        if (is_moved && !operator_give_base(node->node->operator_kind, &node->context, &move->leaving,
+                                            move->round, &move->at, out))
             fail(stage);
-        bytes += out->length - before;
+        bytes += MAX(out->length - before, CALL_BYTES);
         atomic_fetch_add(&stage->run->lanes->moved_bytes, out->length - before);
         if (is_moved && !move->at.is_done && !run_has_failed(stage->run))
             continue;
@@ -175,7 +191,7 @@ static bool next_base(struct stage_instance *stage)
     return move->rest.length > 0;
 }
 
-/* Takes a piece of the bases; true: there is no more. */
+/* Takes a piece of the round; true: there is no more. */
 static bool take_piece(struct stage_instance *stage)
 {
     struct stage_move *move = stage->move;
@@ -199,6 +215,11 @@ static bool has_moved_piece(struct stage_instance *stage)
     struct run *run = stage->run;
     if (move == NULL || move->next == NULL)
         return false;
+    if (move->has_taken) {
+        if (placements_round(run) == move->round)
+            return false;
+        begin_round(stage, move->next, move->round + 1);
+    }
     if (!move->has_given) {
         failpoint("move.base");
         move->has_given = give_piece(stage);
@@ -208,21 +229,26 @@ static bool has_moved_piece(struct stage_instance *stage)
         }
         return true;
     }
-    if (!have_all(&run->lanes->bases[stage->index], stage, move->next->version))
+    uint64_t rounds = (uint64_t)(move->next->version - 1) * PLACEMENT_ROUNDS + move->round;
+    if (!have_all(&run->lanes->bases[stage->index], stage, rounds))
         return false;
     failpoint("move.take_base");
-    if (take_piece(stage)) {
-        move->next = NULL;
+    move->has_taken = take_piece(stage);
+    if (move->has_taken)
         placements_taken(run);
-    }
     return true;
 }
 
 bool moves_work(struct lane *lane)
 {
     bool has_worked = false;
-    for (uint32_t i = 0; i < lane->instances_count; i++)
-        has_worked |= has_moved_piece(lane->instances[i]);
+    for (uint32_t i = 0; i < lane->instances_count; i++) {
+        int64_t begin = os_monotonic_us();
+        if (!has_moved_piece(lane->instances[i]))
+            continue;
+        note_move_stop(lane->run, begin);
+        has_worked = true;
+    }
     return has_worked;
 }
 
@@ -248,6 +274,7 @@ void stage_leave(struct stage_instance *stage, const struct placement *next)
     if (stage->move == NULL)
         return;
     failpoint("move.give");
+    stage->move->next = NULL;
     free_buffers(stage->move->base, buffers_count(stage));
     for (uint32_t to = 0; to < next->instances; to++) {
         struct group_set leaving = groups_for(stage, next, to);

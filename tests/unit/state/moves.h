@@ -10,7 +10,8 @@ enum { MOVES_LANES_MAX = 8 };
 
 /* What the objects have for it; see state/state.h. */
 struct move_calls {
-    bool (*give_base)(void *object, const struct group_set *leaving, int64_t *next, struct byte_buffer *out);
+    bool (*give_base)(void *object, const struct group_set *leaving, uint32_t round, int64_t *next,
+                      struct byte_buffer *out);
     bool (*take_base)(void *object, const struct group_set *coming, struct str record);
     bool (*give)(void *object, const struct group_set *leaving, struct byte_buffer *out);
     void (*regroup)(void *object);
@@ -23,7 +24,8 @@ struct moves {
     uint32_t lanes;
     struct placement *placement; /* the test's, and the groups of each lane by it */
     struct group_set *groups;
-    bool is_announced, has_bases;
+    bool is_announced;
+    uint32_t round; /* of the bases that were given last; 0: none */
     struct placement next;
     uint64_t bases, changes; /* bytes */
 };
@@ -45,7 +47,7 @@ static inline void moves_announce(struct moves *m, struct test_random *random)
         if (random_chance(random, 10))
             placement_move(&m->next, group, random_below(random, m->lanes));
     m->is_announced = true;
-    m->has_bases = false;
+    m->round = 0;
 }
 
 static inline void moves_take(struct moves *m, uint32_t to, struct byte_buffer *bytes,
@@ -60,9 +62,10 @@ static inline void moves_take(struct moves *m, uint32_t to, struct byte_buffer *
     buffer_free(bytes);
 }
 
-/* Between two barriers: gives and takes the bases. */
+/* Between two barriers: gives and takes a round of the bases. */
 static inline void moves_bases(struct moves *m)
 {
+    m->round++;
     for (uint32_t to = 0; to < m->lanes; to++) {
         struct byte_buffer bytes = {0};
         struct group_set coming;
@@ -70,12 +73,11 @@ static inline void moves_bases(struct moves *m)
         for (uint32_t from = 0; from < m->lanes; from++) {
             struct group_set leaving = moves_leaving(m, from, to);
             for (int64_t next = INT64_MIN; next != INT64_MAX && group_set_count(&leaving) > 0;)
-                assert_true(m->calls->give_base(m->objects[from], &leaving, &next, &bytes));
+                assert_true(m->calls->give_base(m->objects[from], &leaving, m->round, &next, &bytes));
         }
         m->bases += bytes.length;
         moves_take(m, to, &bytes, &coming);
     }
-    m->has_bases = true;
 }
 
 /* At the next barrier, after the snapshots. */

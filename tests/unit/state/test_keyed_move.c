@@ -93,10 +93,10 @@ static struct key key_of(uint64_t number)
     return (struct key){number, 1};
 }
 
-/* Writes `round` into all keys, in brackets of one, so that the table evicts. */
-static void write_all(struct home *home, uint64_t round)
+/* Writes `round` into the first keys, in brackets of one, so that the table evicts. */
+static void write_first(struct home *home, uint64_t keys, uint64_t round)
 {
-    for (uint64_t i = 0; i < home->keys; i++) {
+    for (uint64_t i = 0; i < keys; i++) {
         struct keyed_slot *slot;
         struct key key = key_of(i);
         uint64_t hash = key_hash(key), value[VALUE_BYTES / sizeof(uint64_t)] = {i, round};
@@ -104,6 +104,11 @@ static void write_all(struct home *home, uint64_t round)
         memcpy(keyed_write(home->table, slot, VALUE_BYTES, TIME_MAX), value, sizeof(value));
         keyed_end(home->table);
     }
+}
+
+static void write_all(struct home *home, uint64_t round)
+{
+    write_first(home, home->keys, round);
 }
 
 /* All keys have the value of that round. */
@@ -154,7 +159,7 @@ static void take_checkpoint(struct world *world)
     }
 }
 
-/* Between two barriers, ahead of move_all. Returns the bytes. */
+/* Between two barriers, ahead of move_all: a round of the base. Returns the bytes. */
 static size_t move_base(struct world *world, unsigned from, unsigned to)
 {
     struct byte_buffer base = {0};
@@ -288,6 +293,30 @@ static void test_base_is_saved(void **state)
     close_world(world);
 }
 
+/* Each round has what changed since the one before, and so has what is left for the barrier. */
+static void test_rounds(void **state)
+{
+    (void)state;
+    struct world *world = open_world(ROOMY, KEYS);
+    struct home *one = &world->homes[0];
+    write_all(one, 1);
+    take_checkpoint(world);
+    write_first(one, KEYS / 2, 2); /* goes with the base */
+    assert_true(move_base(world, 0, 1) > KEYS * VALUE_BYTES);
+    assert_int_equal(move_base(world, 0, 1), 0);
+    write_first(one, 3, 3);
+    assert_in_range(move_base(world, 0, 1), 3 * VALUE_BYTES, 6 * VALUE_BYTES);
+    write_first(one, KEYS, 4);
+    assert_true(move_base(world, 0, 1) > KEYS * VALUE_BYTES);
+    write_first(one, 2, 4);
+    take_checkpoint(world);
+    assert_in_range(move_all(world, 0, 1), 2 * VALUE_BYTES, 4 * VALUE_BYTES);
+    check_all(&world->homes[1], 4);
+    take_checkpoint(world);
+    assert_int_equal(world->saved[1], KEYS);
+    close_world(world);
+}
+
 /* The changes of entries that came ahead of the barrier need no room at the barrier. */
 static void test_changes_need_no_room(void **state)
 {
@@ -308,7 +337,7 @@ static void test_changes_need_no_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_void_rows), cmocka_unit_test(test_drop),
-                                       cmocka_unit_test(test_base_is_saved),
+                                       cmocka_unit_test(test_base_is_saved), cmocka_unit_test(test_rounds),
                                        cmocka_unit_test(test_changes_need_no_room)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,9 +79,10 @@ static void set_lanes(struct fixture *f, uint32_t lanes)
         placement_groups(&f->placement, lane, &f->groups[lane]);
 }
 
-static bool give_base(void *queue, const struct group_set *leaving, int64_t *next, struct byte_buffer *out)
+static bool give_base(void *queue, const struct group_set *leaving, uint32_t round, int64_t *next,
+                      struct byte_buffer *out)
 {
-    return time_queue_give_base(queue, leaving, next, out);
+    return time_queue_give_base(queue, leaving, round, next, out);
 }
 
 static bool take_base(void *queue, const struct group_set *coming, struct str record)
@@ -326,7 +327,7 @@ static void test_random_life(void **state)
         for (int step = 0; step < 250; step++) {
             push(&f);
             pop(&f);
-            if (f.moves.is_announced && !f.moves.has_bases && random_chance(&f.random, 20))
+            if (f.moves.is_announced && random_chance(&f.random, 20))
                 moves_bases(&f.moves);
             if (random_chance(&f.random, 25))
                 use_cold(&f);
