@@ -63,14 +63,15 @@ void time_queue_free(struct time_queue *queue)
 {
     if (queue == NULL)
         return;
-    store_add_pressure(queue->options.store, -queue->pressure);
+    if (queue->options.store != NULL)
+        store_add_pressure(queue->options.store, -queue->pressure);
     store_remove_user(&queue->user);
     for (uint32_t i = 0; i < queue->buckets_count; i++)
         release_blocks(queue->buckets[i].first);
     release_blocks(queue->open.first);
     rocksdb_writebatch_destroy(queue->batch);
     buffer_free(&queue->pack);
-    buffer_free(&queue->arrived);
+    time_queue_free(queue->arrived);
     free(queue->buckets_room);
     free(queue->heap);
     free(queue->streams);
@@ -82,7 +83,8 @@ size_t time_queue_bytes(const struct time_queue *queue)
 {
     return queue->bytes + queue->heap_capacity * sizeof(struct queue_item) +
            queue->buckets_capacity * sizeof(struct queue_bucket) +
-           queue->streams_capacity * sizeof(struct queue_stream);
+           queue->streams_capacity * sizeof(struct queue_stream) +
+           (queue->arrived == NULL ? 0 : time_queue_bytes(queue->arrived));
 }
 
 int64_t queue_bucket_index(const struct time_queue *queue, int64_t time_us)

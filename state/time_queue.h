@@ -103,14 +103,16 @@ struct time_queue {
     struct byte_buffer pack;            /* the pack that is being filled */
     const struct queue_record **sorted; /* SPILL_RECORDS records to be written */
     /* Moves of key groups: while a base was given and not the rest, nothing is spilled. base_round: the round that is given, or was
-     * last; 0: none. It has the records with sequences from base_from on and below base_until. arrived: records of a base that was
-     * taken, as queue_records with padding. */
+     * last; 0: none. It has the records with sequences from base_from on and below base_until. base_open: open_until when a
+     * pass over the buckets began. arrived: records of a base that was taken, in buckets that become the queue's own when their
+     * groups do; NULL: none. */
     uint32_t base_round;
     uint64_t base_from, base_until;
+    int64_t base_open;
     /* Of the base: how far packs of the database were given, and the bucket whose records in memory were given ahead of them. */
     struct queue_place base_place;
     int64_t base_bucket;
-    struct byte_buffer arrived;
+    struct time_queue *arrived;
     uint32_t group_first, group_limit; /* the range of options.groups: packs of others are not read */
 };
 

@@ -97,11 +97,14 @@ bool time_queue_give_base(struct time_queue *queue, const struct group_set *leav
     struct giving giving = {
         .queue = queue, .leaving = leaving, .out = out, .from = queue->base_from, .until = queue->base_until};
     if (*next == INT64_MIN) {
+        queue->base_open = queue->open_until;
         queue->base_place.length = 0;
         give_memory(&giving, &queue->open);
         *next = MAX(first_bucket(queue), INT64_MIN + 1);
     } else {
         is_good = give_piece(&giving, next);
+        if (*next == INT64_MAX && queue->base_open != queue->open_until)
+            give_memory(&giving, &queue->open); /* it may have opened before its turn came */
     }
     buffer_free(&giving.record);
     return is_good;
@@ -116,8 +119,6 @@ bool time_queue_give(struct time_queue *queue, const struct group_set *leaving, 
     giving.from = queue->base_until;
     for (uint32_t i = 0; i < queue->buckets_count; i++)
         give_memory(&giving, &queue->buckets[i]);
-    giving.from =
-        0; /* some of its records may have been in a later bucket when that was given; a second copy leaves once */
     give_memory(&giving, &queue->open);
     bool is_good = queue->base_round > 0 || give_database(&giving, first_bucket(queue), INT64_MAX, NULL);
     buffer_free(&giving.record);
@@ -140,34 +141,68 @@ static bool read_record(const struct time_queue *queue, const struct group_set *
     return record->length == data.length - head - sizeof(*record) && group_set_has(groups, group);
 }
 
+/* A queue without a store, which keeps all in memory. */
+static struct time_queue *arrived_new(const struct time_queue_options *options)
+{
+    struct time_queue *arrived = mem_calloc(1, sizeof(*arrived));
+    arrived->options.bucket_us = options->bucket_us;
+    arrived->open_until = INT64_MIN;
+    arrived->spill_bytes = SIZE_MAX;
+    return arrived;
+}
+
 bool time_queue_take_base(struct time_queue *queue, const struct group_set *coming, struct str data)
 {
     struct queue_record record;
     const char *bytes;
     if (!read_record(queue, coming, data, &record, &bytes))
         return false;
-    size_t padded = queue_record_bytes(record.length), used = sizeof(record) + record.length;
-    char *at = buffer_reserve(&queue->arrived, padded);
-    memcpy(at, &record, sizeof(record));
-    if (record.length > 0)
-        memcpy(at + sizeof(record), bytes, record.length);
-    memset(at + used, 0, padded - used);
-    queue->arrived.length += padded;
+    if (queue->arrived == NULL)
+        queue->arrived = arrived_new(&queue->options);
+    queue_add(queue->arrived, &record, bytes);
     return true;
+}
+
+/* Appends the blocks of an arrived bucket to the queue's own of that time. Those that may have records that have left, or that
+ * belong into the heap, are taken record by record. */
+static void merge_bucket(struct time_queue *queue, struct queue_bucket *from)
+{
+    if (from->index < queue->open_until || from->index <= first_bucket(queue)) {
+        for (const struct queue_block *block = from->first; block != NULL; block = block->next)
+            for (uint32_t at = 0; at < block->length;) {
+                const struct queue_record *record =
+                    (const struct queue_record *)(const void *)(block->data + at);
+                at += (uint32_t)queue_record_bytes(record->length);
+                if (record->time_us >= queue->gone_before)
+                    queue_add(queue, record, record->data);
+            }
+        queue_drop_blocks(queue->arrived, from);
+        return;
+    }
+    struct queue_bucket *to = queue_bucket(queue, from->index);
+    for (const struct queue_block *block = from->first; block != NULL; block = block->next)
+        queue->bytes += sizeof(*block) + block->capacity;
+    from->first->previous = to->last;
+    *(to->last == NULL ? &to->first : &to->last->next) = from->first;
+    to->last = from->last;
+    to->records += from->records;
+    from->first = from->last = NULL;
 }
 
 void time_queue_regroup(struct time_queue *queue)
 {
+    struct time_queue *arrived = queue->arrived;
     queue_set_range(queue);
     queue->base_round = 0;
     queue->base_until = 0;
-    struct queue_record record;
-    for (size_t at = 0; at < queue->arrived.length; at += queue_record_bytes(record.length)) {
-        memcpy(&record, queue->arrived.data + at, sizeof(record));
-        if (record.time_us >= queue->gone_before && queue_has(queue, &record))
-            queue_add(queue, &record, queue->arrived.data + at + sizeof(record));
-    }
-    buffer_free(&queue->arrived);
+    if (arrived == NULL)
+        return;
+    for (uint32_t i = 0; i < arrived->buckets_count; i++)
+        merge_bucket(queue, &arrived->buckets[i]);
+    time_queue_free(arrived);
+    queue->arrived = NULL;
+    if (queue->bytes > queue->spill_bytes)
+        queue_spill(queue);
 }
 
 bool time_queue_take(struct time_queue *queue, struct str data)

@@ -16,10 +16,12 @@ struct move_calls {
     bool (*give)(void *object, const struct group_set *leaving, struct byte_buffer *out);
     void (*regroup)(void *object);
     bool (*take)(void *object, struct str record);
+    void (*between)(void *test); /* rows now and then, between two pieces of a base */
 };
 
 struct moves {
     const struct move_calls *calls;
+    void *test; /* for calls->between */
     void *objects[MOVES_LANES_MAX];
     uint32_t lanes;
     struct placement *placement; /* the test's, and the groups of each lane by it */
@@ -72,7 +74,8 @@ static inline void moves_bases(struct moves *m)
         placement_groups(&m->next, to, &coming);
         for (uint32_t from = 0; from < m->lanes; from++) {
             struct group_set leaving = moves_leaving(m, from, to);
-            for (int64_t next = INT64_MIN; next != INT64_MAX && group_set_count(&leaving) > 0;)
+            for (int64_t next = INT64_MIN; next != INT64_MAX && group_set_count(&leaving) > 0;
+                 m->calls->between(m->test))
                 assert_true(m->calls->give_base(m->objects[from], &leaving, m->round, &next, &bytes));
         }
         m->bases += bytes.length;

@@ -111,12 +111,14 @@ static bool take(void *table, struct str record)
     return keyed_table_take(table, record);
 }
 
-static const struct move_calls move_calls = {give_base, take_base, give, regroup, take};
+static void between(void *test);
+static const struct move_calls move_calls = {give_base, take_base, give, regroup, take, between};
 
 /* At a start: nothing is announced. */
 static void begin_moves(struct fixture *f)
 {
     f->moves = (struct moves){.calls = &move_calls,
+                              .test = f,
                               .lanes = f->lanes,
                               .placement = &f->placement,
                               .groups = f->groups,
@@ -250,6 +252,13 @@ static void run_batch(struct fixture *f)
     f->model.watermark += random_below(&f->random, 60);
     for (uint32_t lane = 0; lane < f->lanes; lane++)
         keyed_set_watermark(f->tables[lane], f->model.watermark);
+}
+
+static void between(void *test)
+{
+    struct fixture *f = test;
+    if (random_chance(&f->random, 5))
+        run_batch(f);
 }
 
 static void barrier(struct fixture *f)

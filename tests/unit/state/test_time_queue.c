@@ -18,6 +18,7 @@ enum {
     QUEUE_ID = 4,
     QUEUE_KIND = 'q',
     QUEUE_BUDGET = 30000,
+    BUCKET = 1000,      /* microseconds */
     BURST_ITEMS = 4500, /* several budgets for each lane */
     BURST_BYTES = 5 * QUEUE_BUDGET,
     COLD_ID = 9,
@@ -105,12 +106,14 @@ static bool take(void *queue, struct str record)
     return time_queue_take(queue, record);
 }
 
-static const struct move_calls move_calls = {give_base, take_base, give, regroup, take};
+static void between(void *test);
+static const struct move_calls move_calls = {give_base, take_base, give, regroup, take, between};
 
 /* At a start: nothing is announced. */
 static void begin_moves(struct fixture *f)
 {
     f->moves = (struct moves){.calls = &move_calls,
+                              .test = f,
                               .lanes = f->lanes,
                               .placement = &f->placement,
                               .groups = f->groups,
@@ -137,7 +140,7 @@ static void start(struct fixture *f)
     f->cold = cold_store_new(f->stores.items[0], COLD_ID, 1, sizeof(uint64_t));
     for (uint32_t lane = 0; lane < f->lanes; lane++) {
         struct time_queue_options options = {
-            state_stores_of(&f->stores, lane), QUEUE_ID, QUEUE_KIND, QUEUE_BUDGET, 1000, &f->groups[lane]};
+            state_stores_of(&f->stores, lane), QUEUE_ID, QUEUE_KIND, QUEUE_BUDGET, BUCKET, &f->groups[lane]};
         struct time_queue *queue = f->queues[lane] = time_queue_new(&options);
         for (uint32_t i = 0; i < f->stores.foreign_count; i++)
             assert_true(time_queue_import(queue, f->stores.foreign[i]));
@@ -156,13 +159,17 @@ static void start(struct fixture *f)
     checkpoint_close(found);
 }
 
+static void abandon(struct fixture *f)
+{
+    state_stores_release(&f->stores);
+    checkpoint_abandon(f->writer);
+    f->writer = NULL;
+}
+
 static void stop(struct fixture *f)
 {
-    if (f->writer != NULL) {
-        state_stores_release(&f->stores);
-        checkpoint_abandon(f->writer);
-    }
-    f->writer = NULL;
+    if (f->writer != NULL)
+        abandon(f);
     for (uint32_t lane = 0; lane < f->lanes; lane++)
         time_queue_free(f->queues[lane]);
     f->cold->free(f->cold->self);
@@ -246,6 +253,15 @@ static void pop(struct fixture *f)
         discard_until(f, f->model.before + ahead);
     else
         pop_until(f, f->model.before + ahead, 20 * QUEUE_BUDGET);
+}
+
+static void between(void *test)
+{
+    struct fixture *f = test;
+    if (!random_chance(&f->random, 20))
+        return;
+    push(f);
+    pop(f);
 }
 
 static void use_cold(struct fixture *f)
@@ -465,9 +481,54 @@ static void test_counts(void **state)
     temporary_remove(f.path);
 }
 
+/* All groups of lane 0 go to lane 1, which has no records. While the base goes, records leave and a bucket opens whose turn has not
+ * come: what left stays away, and what is left of that bucket goes along. */
+static void test_base_beside_pops(void **state)
+{
+    (void)state;
+    static struct fixture f;
+    enum { FIRST = 3 * BUCKET, UNTIL = 5 * BUCKET + BUCKET / 2, LAST = 9 * BUCKET };
+    memset(&f, 0, sizeof(f));
+    temporary_make(f.path);
+    diag_list_init(&f.diags, &f.arena);
+    set_lanes(&f, 2);
+    for (uint32_t group = 0; group < KEY_GROUPS; group++)
+        f.placement.instance[group] = 0;
+    for (uint32_t lane = 0; lane < 2; lane++)
+        placement_groups(&f.placement, lane, &f.groups[lane]);
+    start(&f);
+    for (int64_t time_us = FIRST; time_us < LAST; time_us += 50)
+        push_item(&f, time_us);
+    barrier(&f);
+    f.moves.next = f.placement;
+    for (uint32_t group = 0; group < KEY_GROUPS; group++)
+        placement_move(&f.moves.next, group, 1);
+    abandon(&f);
+    struct byte_buffer bytes = {0};
+    struct group_set coming;
+    placement_groups(&f.moves.next, 1, &coming);
+    int64_t next = INT64_MIN;
+    for (int call = 0; next != INT64_MAX; call++) {
+        assert_true(time_queue_give_base(f.queues[0], &coming, 1, &next, &bytes));
+        if (call == 1)
+            pop_until(&f, UNTIL, 20 * QUEUE_BUDGET);
+    }
+    moves_take(&f.moves, 1, &bytes, &coming);
+    barrier(&f);
+    moves_finish(&f.moves);
+    abandon(&f);
+    pop_until(&f, LAST, 20 * QUEUE_BUDGET);
+    for (uint32_t i = 0; i < f.model.count; i++)
+        assert_true(f.model.items[i].is_gone);
+    stop(&f);
+    arena_free(&f.arena);
+    temporary_remove(f.path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_life), cmocka_unit_test(test_one_time),
-                                       cmocka_unit_test(test_counts)};
+                                       cmocka_unit_test(test_counts),
+                                       cmocka_unit_test(test_base_beside_pops)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
