@@ -83,7 +83,7 @@ bool is_database_name(const char *name);
 /* Whether the path, relative to a checkpoint's directory, is that of a file of a database. */
 bool is_database_file(struct str path);
 
-/* A file of the database and its digests, malloc'd. */
+/* A file of a database, by its path relative to the checkpoint's directory, and its digests; malloc'd. */
 struct known_digest {
     char *name;
     uint64_t bytes;
@@ -106,7 +106,7 @@ struct checkpoint_dir {
     struct checkpoint_id last;                /* the last checkpoint that this process published */
     uint32_t chain;                           /* number of checkpoints in the chain of `last` */
     uint64_t base_bytes, delta_bytes;         /* state.bin of that chain's base, and of all its deltas */
-    struct known_digest *known;               /* digests of the database's files in the checkpoint `last` */
+    struct known_digest *known;               /* of each database's files in the checkpoint `last` */
     uint32_t known_count;
     char **redo; /* paths of the segments to execute again; once the generation is started, links in it */
     uint32_t redo_count;

@@ -493,7 +493,7 @@ static void make_durable(struct checkpoint_writer *checkpoint)
 }
 
 /* After publishing: stores in the checkpoint_dir the checkpoint's id, the sizes of base and deltas, and the
- * digests of the database's files, for the next checkpoint. */
+ * digests of the files of all databases, for the next checkpoint. */
 static void remember(struct checkpoint_writer *checkpoint)
 {
     struct checkpoint_dir *dir = checkpoint->dir;
@@ -514,7 +514,7 @@ static void remember(struct checkpoint_writer *checkpoint)
     dir->known_count = 0;
     for (uint32_t i = 0; i < checkpoint->files_count; i++) {
         struct manifest_file *file = &checkpoint->files[i];
-        if (strncmp(file->path.data, "db/", 3) != 0)
+        if (!is_database_file(file->path))
             continue;
         dir->known[dir->known_count++] = (struct known_digest){
             (char *)(uintptr_t)file->path.data, file->bytes, (uint8_t *)(uintptr_t)file->digests};

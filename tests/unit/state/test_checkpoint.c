@@ -54,6 +54,47 @@ static void test_records_come_back(void **state)
     fixture_free(&f);
 }
 
+/* A checkpoint with three databases of a table file each; the bytes that were read or written for it. */
+static uint64_t write_databases(struct fixture *f, uint64_t epoch, const char *content, size_t bytes)
+{
+    struct checkpoint_writer *writer = checkpoint_begin(f->dir, epoch, epoch == 1, &f->diags);
+    assert_non_null(writer);
+    for (uint32_t number = 0; number < 3; number++) {
+        char path[CHECKPOINT_PATH_BYTES], file[CHECKPOINT_PATH_BYTES + 16];
+        checkpoint_writer_database(writer, number, path);
+        assert_int_equal(mkdir(path, 0777), 0);
+        snprintf(file, sizeof(file), "%s/%06u.sst", path, number + 10);
+        fixture_write_file(file, content, bytes);
+    }
+    assert_true(checkpoint_write(writer, 3, &f->diags));
+    uint64_t taken = checkpoint_written_bytes(writer);
+    struct checkpoint_info info = {0};
+    assert_true(checkpoint_publish(writer, &info, &f->diags));
+    return taken;
+}
+
+/* Of a table file that the checkpoint before has, too, the digests are known: no database's file is read again. */
+static void test_digests_are_known(void **state)
+{
+    (void)state;
+    enum { BYTES = 100000 };
+    struct fixture f;
+    fixture_init(&f);
+    fixture_open(&f, false);
+    assert_true(checkpoint_start_generation(f.dir, NULL, &f.diags));
+    char *content = calloc(1, BYTES + 1);
+    assert_in_range(write_databases(&f, 1, content, BYTES), 3 * BYTES, 4 * BYTES);
+    for (uint64_t epoch = 2; epoch <= 3; epoch++)
+        assert_in_range(write_databases(&f, epoch, content, BYTES), 0, BYTES / 2);
+    assert_in_range(write_databases(&f, 4, content, BYTES + 1), 3 * BYTES, 4 * BYTES); /* they are others */
+    struct checkpoint *found;
+    assert_int_equal(checkpoint_find(f.dir, &found, &f.diags), CHECKPOINT_FOUND);
+    assert_int_equal(checkpoint_info(found)->id.epoch, 4);
+    checkpoint_close(found);
+    free(content);
+    fixture_free(&f);
+}
+
 /* A record of 16 MiB, many small ones, none at all. */
 static void test_sizes(void **state)
 {
@@ -465,6 +506,7 @@ static void test_keeping(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_records_come_back),
+                                       cmocka_unit_test(test_digests_are_known),
                                        cmocka_unit_test(test_sizes),
                                        cmocka_unit_test(test_damage),
                                        cmocka_unit_test(test_damaged_base),
