@@ -59,12 +59,15 @@ sink out = kafka from model.predictions {{
 DEAD = 'sink dead = kafka from dead_letters {{ brokers: "{source_brokers}", topic: "{dead}", outbox: {outbox}, patience: 60s }}\n'
 
 
+TAKING = "ckpt.lock"  # passed by a process that takes the directory over from one that lives, by no other
+
+
 def points():
-    """Every failpoint that such a job can pass: of checkpoint, outbox, transaction, progress record, restoring."""
+    """Every failpoint that any life of such a job can pass: of checkpoint, outbox, transaction, progress record, restoring."""
     with open(os.path.join(rig.install.ROOT, "engine", "core", "failpoints.def"), encoding="utf-8") as file:
         names = [line.split('"')[1] for line in file if line.startswith("FAILPOINT(")]
     return [name for name in names if name.split(".")[0] in ("ckpt", "kafka", "restore")
-            and name not in ("kafka.flush", "ckpt.database")]
+            and name not in ("kafka.flush", "ckpt.database", TAKING)]
 
 
 def places(name):
@@ -201,6 +204,12 @@ class Job(Lives):
             outbox=outbox, source_brokers=source_brokers or self.kafka.brokers, sink_brokers=sink_brokers or self.kafka.brokers))
         self.summary, self.out_count, self.out_next = None, 0, None
 
+    def lock_is_of(self, process):
+        """Whether the process has the directory: a LOCK that it has given back says so before its name."""
+        with contextlib.suppress(OSError), open(os.path.join(self.state, "LOCK"), encoding="utf-8") as file:
+            return file.read().startswith(f"pid {process.pid} on")
+        return False
+
     def finish(self, *arguments, process=None, seconds=rig.PATIENCE_S):
         """To its end, which for a live job is Ctrl-C once all rows are out."""
         status, self.summary, err = self.last_of(process or self.start(*arguments), seconds)
@@ -332,8 +341,24 @@ def kill_after(process, seconds):
     process.kill()
 
 
+def survivor_of_a_takeover(job):
+    """(A process that goes on, whether another one was killed as it took the directory over from it.)"""
+    holder = job.start()
+    rig.wait_for(lambda: job.lock_is_of(holder) or holder.poll() is not None, "the directory's lock")
+    holder.send_signal(signal.SIGSTOP)  # so that it does not come to its end meanwhile
+    rig.wait_for(lambda: is_stopped(holder) or holder.poll() is not None, "a process that stands still")
+    is_held = holder.poll() is None and job.lock_is_of(holder)
+    if is_held:
+        status, _, err = job.run("--take-over", failpoints=f"{TAKING}=kill")
+        assert status == -signal.SIGKILL, (status, err[-1500:])
+        assert job.lock_is_of(holder), "the directory is another's, though the takeover failed"
+    holder.send_signal(signal.SIGCONT)
+    return holder, is_held
+
+
 def lives_until(kills, rng, new_job, between=lambda: None, report=lambda kills, rounds: None, before_end=lambda: None):
     """Jobs, each killed again and again at failpoints and random moments until it comes to its end; all are checked.
+    At the failpoint TAKING it is a second process that dies, and then the first one, at a random moment: two kills.
     between: called before each life; before_end: before a last life that nothing ends, and before a check.
     (kills, jobs, failpoints at which some life died)."""
     done, rounds, passed, moments = 0, 0, set(), []
@@ -341,19 +366,25 @@ def lives_until(kills, rng, new_job, between=lambda: None, report=lambda kills, 
         job, is_through = new_job(), False
         rounds += 1
         while not is_through:
-            if done == kills:
+            if done >= kills:
                 before_end()
                 job.finish()
                 break
             between()
             if not moments:
-                moments = [(name, at) for name in points() for at in places(name)] + [(None, 0)] * 12
+                moments = [(name, at) for name in points() for at in places(name)] + [(TAKING, 1)] + [(None, 0)] * 12
                 rng.shuffle(moments)
             point, at = moments.pop()
             if point and point.startswith("restore") and not job.checkpoints():
                 moments.insert(0, (point, at))  # nothing is restored yet
                 point = None
-            process = job.start(failpoints=f"{point}=kill@{at}" if point else "")
+            if point == TAKING:
+                process, was_killed = survivor_of_a_takeover(job)
+                done += was_killed
+                passed |= {TAKING} if was_killed else set()
+                point = None
+            else:
+                process = job.start(failpoints=f"{point}=kill@{at}" if point else "")
             if point is None:
                 kill_after(process, 0.15 + rng.random() * 1.2)
             status, job.summary, err = job.last_of(process)

@@ -96,7 +96,7 @@ class Sleeper:
         The heir's checkpoint is a new name, for their number does not grow beyond `keep`; nothing left to read makes none."""
         begun = time.monotonic()
         if self.wake == "lock":
-            rig.wait_for(lambda: heir.poll() is not None or self.lock_is_of(heir), "the heir's lock")
+            rig.wait_for(lambda: heir.poll() is not None or self.job.lock_is_of(heir), "the heir's lock")
         elif self.wake == "checkpoint":
             rig.wait_for(lambda: heir.poll() is not None or set(self.job.checkpoints()) - before or self.all_is_out(), "the heir's checkpoint")
         else:
@@ -105,13 +105,6 @@ class Sleeper:
 
     def all_is_out(self):
         return self.job.count_out() >= len(self.job.case.expected())
-
-    def lock_is_of(self, process):
-        try:
-            with open(os.path.join(self.job.state, "LOCK"), encoding="utf-8") as file:
-                return f"pid {process.pid} on" in file.read()
-        except OSError:
-            return False
 
     def stay_awake(self, sleeper, heir):
         """Until it has ended, which failpoints hold up."""

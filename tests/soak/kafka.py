@@ -2,11 +2,11 @@
 """Kafka's faults for long, each judged by the oracle of tests/kafka/oracle.py: the topic has every row once, in order per
 key, and rows, model and counts are those of a run that nobody disturbed.
 
-    LEAT=build/release/leat tests/soak/kafka.py [--quick] [--seed N] [--part NAME]     (./dev soak kafka ...)
+    LEAT=build/release/leat tests/soak/kafka.py [--quick] [--seed N] [--part NAME | --kills N]     (./dev soak kafka ...)
 
-kills     200 lives ended by `kill -9`, at every failpoint of checkpoint, outbox, transaction and progress record and at
-          random moments; brokers are stopped, killed and paused between and during the lives, connections are slow,
-          lossy and cut
+kills     200 lives ended by `kill -9`, at every failpoint of checkpoint, outbox, transaction and progress record, as they
+          take the directory over from a life that goes on, and at random moments; brokers are stopped, killed and paused
+          between and during the lives, connections are slow, lossy and cut
 brokers   three brokers in turn stopped and killed while a job runs, then all of them for longer than a transaction lasts
 network   latency of 200 ms, loss, and each second or so a connection cut in the middle of some request
 stall     the sink's brokers answer nothing for ten minutes: the source waits, neither memory nor disk grows, then it catches
@@ -32,6 +32,7 @@ from proxy import Cut  # noqa: E402
 APIS = ("EndTxn", "Produce", "AddPartitionsToTxn", "Fetch", "Metadata", "InitProducerId", "FindCoordinator")
 BEGIN = time.monotonic()
 MIB = 1 << 20
+KILLS = 200
 
 
 def say(text):
@@ -91,7 +92,7 @@ class Trouble:
 
 
 def part_kills(scale, rng):
-    kills, said = round(200 * scale), [0]
+    kills, said = round(KILLS * scale), [0]
 
     def report(done, jobs):
         if done // 10 > said[0]:
@@ -108,7 +109,7 @@ def part_kills(scale, rng):
             return case.job(rate=8000, partitions=rng.choice((3, 8)), sink_brokers=proxied.brokers, source_brokers=proxied.brokers)
 
         done, jobs, points = oracle.lives_until(kills, rng, new_job, trouble.step, report, trouble.end)
-        missing = sorted(set(oracle.points()) - points)
+        missing = sorted({*oracle.points(), oracle.TAKING} - points)
         assert scale < 1 or not missing, f"no life was killed at {missing}"
         faults = sum(number for what, number in trouble.counts.items() if what != "cuts asked for")
         return f"{done} kills at {len(points)} failpoints in {jobs} jobs of {case.rows} rows, {faults} faults of brokers and " \
@@ -201,21 +202,27 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="runs a tenth of the soak")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--part", choices=sorted(PARTS), help="runs only this part")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--part", choices=sorted(PARTS), help="runs only this part")
+    only.add_argument("--kills", type=int, help=f"runs only the part `kills`, with so many; of {KILLS} and more, each failpoint has one")
     arguments = parser.parse_args()
-    figures = []
+    if arguments.kills is not None and arguments.kills < 1:
+        parser.error("--kills: at least 1")
+    scale, figures = 0.1 if arguments.quick else 1, []
+    if arguments.kills is not None:
+        arguments.part, scale = "kills", arguments.kills / KILLS
     for name, part in PARTS.items():
         if arguments.part not in (None, name):
             continue
         say(f"{name}, seed {arguments.seed}")
         try:
-            figures.append(part(0.1 if arguments.quick else 1, random.Random(arguments.seed)))
+            figures.append(part(scale, random.Random(arguments.seed)))
         except rig.install.Missing as error:
             print(f"ok - soak kafka # SKIP no broker: {error}")
             return 0
         except Exception:  # pylint: disable=broad-except
             traceback.print_exc()
-            print(f"not ok - soak kafka: {name} (--seed {arguments.seed}{' --quick' if arguments.quick else ''})")
+            print(f"not ok - soak kafka: {name} (--seed {arguments.seed}{' --quick' if arguments.quick else ''}{f' --kills {arguments.kills}' if arguments.kills else ''})")
             return 1
         say(figures[-1])
     print(f"ok - soak kafka: {'; '.join(figures)}; {time.monotonic() - BEGIN:,.0f} s")
