@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 enum { DIRECT_ALIGNMENT = 4096 };
 
@@ -34,11 +33,42 @@ static int stop_direct(struct block_file *file)
     return flags < 0 || fcntl(file->fd, F_SETFL, flags & ~O_DIRECT) < 0 ? errno : 0;
 }
 
+void block_file_begin_spans(struct block_file *file)
+{
+    file->span_state = XXH3_createState();
+    leat_assert(file->span_state != NULL);
+}
+
+/* Adds what the block has of the span to its state. */
+static void add_to_span(struct block_file *file)
+{
+    if (!file->is_span_cut)
+        XXH3_128bits_reset(file->span_state);
+    XXH3_128bits_update(file->span_state, file->block + file->span_from, file->filled - file->span_from);
+    file->is_span_cut = true;
+}
+
+void block_file_end_span(struct block_file *file, uint8_t *digest)
+{
+    if (file->is_span_cut) {
+        XXH128_canonical_t canonical;
+        add_to_span(file);
+        XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(file->span_state));
+        memcpy(digest, canonical.digest, DIGEST_BYTES);
+    } else {
+        digest_of(file->block + file->span_from, file->filled - file->span_from, digest);
+    }
+    file->span_from = file->filled;
+    file->is_span_cut = false;
+}
+
 static int write_block(struct block_file *file)
 {
-    XXH128_canonical_t canonical;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits(file->block, file->filled));
-    buffer_append(&file->digests, canonical.digest, DIGEST_BYTES);
+    digest_of(file->block, file->filled, (uint8_t *)buffer_reserve(&file->digests, DIGEST_BYTES));
+    file->digests.length += DIGEST_BYTES;
+    if (file->span_state != NULL && file->span_from < file->filled)
+        add_to_span(file);
+    file->span_from = 0;
     int error = file->filled < CHECKPOINT_CHUNK_BYTES ? stop_direct(file) : 0;
     if (error == 0)
         error = os_write_all(file->fd, file->block, file->filled, "ckpt.write");
@@ -88,6 +118,7 @@ void block_file_close(struct block_file *file)
     if (file->block != NULL)
         close(file->fd);
     free(file->block);
+    XXH3_freeState(file->span_state);
     buffer_free(&file->digests);
     *file = (struct block_file){0};
 }

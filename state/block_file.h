@@ -9,6 +9,8 @@
 
 #include "core/buffer.h"
 
+#include <xxhash.h>
+
 struct block_file {
     int fd;
     bool is_direct;
@@ -16,12 +18,20 @@ struct block_file {
     size_t filled;              /* bytes in `block` */
     uint64_t bytes;             /* appended so far */
     struct byte_buffer digests; /* DIGEST_BYTES for each block that was written */
+    /* The present span: its bytes in blocks that were written are in span_state, those from span_from on in `block`. */
+    XXH3_state_t *span_state; /* NULL: no spans are asked for */
+    size_t span_from;
+    bool is_span_cut; /* it has bytes in blocks that were written */
 };
 
 /* Functions of type int return 0 or an errno; after an error only block_file_close may be called. This one
  * creates the file `path`, which must not exist. */
 int block_file_create(struct block_file *file, const char *path);
 int block_file_append(struct block_file *file, const void *data, size_t bytes);
+/* Before the first append: spans of the file get digests of their own (xxh3-128). Each is computed where its bytes lie in the
+ * block, in one pass. block_file_end_span: the digest of the bytes appended since the span before, one at least. */
+void block_file_begin_spans(struct block_file *file);
+void block_file_end_span(struct block_file *file, uint8_t *digest);
 /* Writes the last, partial block. Durable only after os_fsync(file->fd). */
 int block_file_end(struct block_file *file);
 /* Returns the digests, malloc'd; the caller frees them. */

@@ -13,9 +13,13 @@
  *     DIR/history                         what the run did over time (control/history.h)
  *
  * Each start of a process (a life) makes one generation. A checkpoint is written into `ckpt-N.tmp`: the data
- * with a digest (xxh3-128) of each MiB; the MANIFEST, with the files, their digests and struct
+ * with a digest (xxh3-128) of each MiB; the MANIFEST, with the files, their digests, the pieces of state.bin and struct
  * checkpoint_info; fsync of the files and of the directory; rename; fsync of the parent directory. After the
  * rename the checkpoint counts. A failed step abandons the checkpoint; a failed fsync is never tried again.
+ *
+ * state.bin has the records of all parts, in pieces that lie one behind another: of one part, and of one key group, or of a few
+ * that follow each other where a group has less than some KiB. The MANIFEST has of each piece its part, its groups, offset,
+ * length and a digest of its own, so that a few groups can be read and verified by themselves.
  *
  * A delta holds what changed since the checkpoint before it (its previous); a chain is a base and the deltas
  * after it, all of one generation: the first checkpoint of a generation is a base, and so is at least one in

@@ -8,7 +8,7 @@ enum {
     DIGEST_BYTES = 16,
     MANIFEST_BYTES_MAX = 64 << 20,
     MANIFEST_FILES_MAX = 1 << 20,
-    FRAME_BYTES_MAX = (16 << 20) + (1 << 20) + 4096,
+    PIECE_BYTES_MAX = (16 << 20) + (1 << 20) + 4096,
     PATH_BYTES = CHECKPOINT_PATH_BYTES,
     DATABASE_NAME_BYTES = 16,
     CHECKPOINT_RECORD_MAX = 16 << 20
@@ -20,9 +20,9 @@ struct manifest_file {
     const uint8_t *digests; /* DIGEST_BYTES for each CHECKPOINT_CHUNK_BYTES */
 };
 
-/* A frame of state.bin: consecutive records of one part. The manifest stores this struct as it is in
- * memory. */
-struct manifest_frame {
+/* A piece of state.bin: consecutive records of one part, and of one key group where they are enough (checkpoint_write.c). The
+ * manifest stores this struct as it is in memory. */
+struct manifest_piece {
     uint64_t offset;
     uint32_t part, bytes;
     uint32_t group_min, group_max; /* the key groups of its records; SNAPSHOT_GLOBAL is the largest */
@@ -35,15 +35,18 @@ struct manifest {
     uint32_t files_count;
     struct str *parts;
     uint32_t parts_count;
-    const char *frames; /* frames_count * sizeof(struct manifest_frame), unaligned */
-    uint64_t frames_count;
+    const char *pieces; /* pieces_count * sizeof(struct manifest_piece), unaligned */
+    uint64_t pieces_count;
+    /* DIGEST_BYTES for each piece: the pieces lie one behind another then, and are all of state.bin. NULL: there are pieces
+     * without digests, as before there were such. */
+    const uint8_t *piece_digests;
 };
 
-static inline struct manifest_frame manifest_frame(const struct manifest *manifest, uint64_t index)
+static inline struct manifest_piece manifest_piece(const struct manifest *manifest, uint64_t index)
 {
-    struct manifest_frame frame;
-    memcpy(&frame, manifest->frames + index * sizeof(frame), sizeof(frame));
-    return frame;
+    struct manifest_piece piece;
+    memcpy(&piece, manifest->pieces + index * sizeof(piece), sizeof(piece));
+    return piece;
 }
 
 static inline uint64_t digest_count(uint64_t bytes)
@@ -65,7 +68,7 @@ struct generation {
 enum decode_result { DECODE_GOOD, DECODE_DAMAGED, DECODE_OTHER_FORMAT };
 
 /* A MANIFEST or GENERATION has a magic number at its beginning and a digest at its end. Encoding appends to
- * `out`. Decoding checks lengths, counts, and that frames and digests fit the files; `text` may hold any
+ * `out`. Decoding checks lengths, counts, and that pieces and digests fit the files; `text` may hold any
  * bytes. DECODE_DAMAGED: *why says what is wrong (static text). */
 void manifest_encode(const struct manifest *manifest, struct byte_buffer *out);
 enum decode_result manifest_decode(struct str text, struct arena *arena, struct manifest *manifest,
@@ -74,6 +77,8 @@ void generation_encode(const struct generation *generation, struct byte_buffer *
 enum decode_result generation_decode(struct str text, struct generation *generation, const char **why);
 /* Writes the GENERATION of a generation's directory, in place of another one, and syncs both. 0 or an errno. */
 int generation_write(const char *directory, const struct generation *generation);
+/* The xxh3-128 of the bytes, as checkpoints have it. */
+void digest_of(const void *data, size_t bytes, uint8_t digest[DIGEST_BYTES]);
 /* Sets the digest at the end of an encoded text, for tests and fuzzing. */
 void manifest_seal(char *text, size_t bytes);
 
@@ -174,6 +179,13 @@ bool order_verify_loose(const struct checkpoint_dir *dir, struct diag_list *diag
 void order_show(const struct checkpoint_dir *dir, struct checkpoint_id id, struct byte_buffer *out);
 void order_show_loose(const struct checkpoint_dir *dir, struct byte_buffer *out);
 
+/* checkpoint_pieces.c.
+ *   - piece_has: whether the piece may have records of the key groups (NULL: all), or records without a group.
+ *   - pieces_verify: reads all pieces, and compares them with their digests; of a manifest without these: true. False after E0702. */
+bool piece_has(const struct manifest_piece *piece, const struct group_set *groups);
+LEAT_CHECKED bool pieces_verify(const struct checkpoint_dir *dir, const struct manifest *manifest,
+                                struct diag_list *diags);
+
 /* checkpoint_prune.c. Sets kept[i] of the checkpoints that `keep` names, at least the newest. created_us: newest first;
  * TIME_MIN: damaged. kept: zeroed. */
 void keep_mark(const int64_t *created_us, uint32_t count, const struct checkpoint_keep *keep, bool *kept);
@@ -183,6 +195,17 @@ int digest_file(const char *path, uint64_t *bytes, uint8_t **digests);
 /* Copies a file to a new inode and fsyncs it. 0 or an errno. */
 int copy_file(const char *from, const char *to);
 
+/* checkpoint_read.c. Reading past the page cache: large files of checkpoints are read once or twice, and filling new pages would
+ * cost more than reading them.
+ *   - uncached_open: a descriptor, or -1 and errno; through the page cache where the file system has no other way.
+ *   - uncached_memory: room for `bytes` bytes that uncached_read reads, with whole blocks of the disk around them; malloc'd.
+ *   - uncached_read: `bytes` bytes from `offset`. *data: where they begin in `memory`. 0 or an errno. */
+int uncached_open(const char *path);
+char *uncached_memory(size_t bytes);
+int uncached_read(int fd, char *memory, size_t bytes, uint64_t offset, char **data);
+/* E0702 for a file; offset -1: all of it. */
+struct diag *checkpoint_damaged(const char *path, int64_t offset, bool is_warning, struct diag_list *diags,
+                                const char *why);
 /* Reads every byte of the manifest's files. False after a diagnostic: a warning or an error. */
 bool manifest_verify(const struct checkpoint_dir *dir, const struct manifest *manifest, bool is_warning,
                      struct diag_list *diags);

@@ -5,7 +5,13 @@
 #include <msgpack.h>
 #include <xxhash.h>
 
-enum { MAGIC_BYTES = 8, MANIFEST_FIELDS = 15, GENERATION_FIELDS = 9, PATH_LENGTH_MAX = 512 };
+enum {
+    MAGIC_BYTES = 8,
+    MANIFEST_FIELDS = 16,
+    MANIFEST_FIELDS_FROM = 15, /* without digests of pieces */
+    GENERATION_FIELDS = 9,
+    PATH_LENGTH_MAX = 512
+};
 
 static const char manifest_magic[MAGIC_BYTES + 1] = "leatmf1\n";
 static const char generation_magic[MAGIC_BYTES + 1] = "leatgn1\n";
@@ -25,7 +31,7 @@ static void pack_bytes(msgpack_packer *packer, struct str bytes)
         msgpack_pack_bin_body(packer, bytes.data, bytes.length);
 }
 
-static void digest_of(const char *data, size_t bytes, uint8_t digest[DIGEST_BYTES])
+void digest_of(const void *data, size_t bytes, uint8_t digest[DIGEST_BYTES])
 {
     XXH128_canonical_t canonical;
     XXH128_canonicalFromHash(&canonical, XXH3_128bits(data, bytes));
@@ -76,7 +82,10 @@ void manifest_encode(const struct manifest *manifest, struct byte_buffer *out)
     for (uint32_t i = 0; i < manifest->parts_count; i++)
         pack_bytes(&packer, manifest->parts[i]);
     pack_bytes(&packer,
-               (struct str){manifest->frames, manifest->frames_count * sizeof(struct manifest_frame)});
+               (struct str){manifest->pieces, manifest->pieces_count * sizeof(struct manifest_piece)});
+    pack_bytes(&packer,
+               (struct str){(const char *)manifest->piece_digests,
+                            manifest->piece_digests == NULL ? 0 : manifest->pieces_count * DIGEST_BYTES});
     seal_buffer(out);
 }
 
@@ -226,7 +235,15 @@ static void read_files(struct cursor *cursor, struct arena *arena, struct manife
     manifest->info.files = manifest->files_count;
 }
 
-/* Reads the parts, and the frames, which must lie within state.bin. */
+static uint64_t state_bytes(const struct manifest *manifest)
+{
+    for (uint32_t i = 0; i < manifest->files_count; i++)
+        if (str_is(manifest->files[i].path, "state.bin"))
+            return manifest->files[i].bytes;
+    return 0;
+}
+
+/* Reads the parts, and the pieces, which must lie within state.bin. */
 static void read_parts(struct cursor *cursor, struct arena *arena, struct manifest *manifest)
 {
     manifest->parts_count = read_array(cursor);
@@ -235,21 +252,46 @@ static void read_parts(struct cursor *cursor, struct arena *arena, struct manife
     manifest->parts = arena_array(arena, struct str, MAX(manifest->parts_count, 1));
     for (uint32_t i = 0; i < manifest->parts_count; i++)
         manifest->parts[i] = read_bytes(cursor);
-    struct str frames = read_bytes(cursor);
-    manifest->frames = frames.data;
-    manifest->frames_count = frames.length / sizeof(struct manifest_frame);
-    if (frames.length % sizeof(struct manifest_frame) != 0)
+    struct str pieces = read_bytes(cursor);
+    manifest->pieces = pieces.data;
+    manifest->pieces_count = pieces.length / sizeof(struct manifest_piece);
+    if (pieces.length % sizeof(struct manifest_piece) != 0)
         cursor->is_bad = true;
-    uint64_t state_bytes = 0;
-    for (uint32_t i = 0; i < manifest->files_count; i++)
-        if (str_is(manifest->files[i].path, "state.bin"))
-            state_bytes = manifest->files[i].bytes;
-    for (uint64_t i = 0; i < manifest->frames_count && !cursor->is_bad; i++) {
-        struct manifest_frame frame = manifest_frame(manifest, i);
-        if (frame.part >= manifest->parts_count || frame.bytes > FRAME_BYTES_MAX ||
-            frame.offset > state_bytes || frame.bytes > state_bytes - frame.offset)
+    uint64_t limit = state_bytes(manifest);
+    for (uint64_t i = 0; i < manifest->pieces_count && !cursor->is_bad; i++) {
+        struct manifest_piece piece = manifest_piece(manifest, i);
+        if (piece.part >= manifest->parts_count || piece.bytes > PIECE_BYTES_MAX || piece.offset > limit ||
+            piece.bytes > limit - piece.offset)
             cursor->is_bad = true;
     }
+}
+
+/* Whether a piece may have records of these key groups. */
+static bool is_range(const struct manifest_piece *piece)
+{
+    return piece->group_min <= piece->group_max &&
+           (piece->group_min < KEY_GROUPS || piece->group_min == SNAPSHOT_GLOBAL) &&
+           (piece->group_max < KEY_GROUPS || piece->group_max == SNAPSHOT_GLOBAL);
+}
+
+/* Reads the digests of the pieces, which must then be all of state.bin, one behind another. */
+static void read_piece_digests(struct cursor *cursor, struct manifest *manifest)
+{
+    struct str digests = read_bytes(cursor);
+    if (digests.length == 0)
+        return;
+    manifest->piece_digests = (const uint8_t *)digests.data;
+    uint64_t at = 0;
+    if (digests.length % DIGEST_BYTES != 0 || digests.length / DIGEST_BYTES != manifest->pieces_count)
+        cursor->is_bad = true;
+    for (uint64_t i = 0; i < manifest->pieces_count && !cursor->is_bad; i++) {
+        struct manifest_piece piece = manifest_piece(manifest, i);
+        if (piece.offset != at || piece.bytes == 0 || !is_range(&piece))
+            cursor->is_bad = true;
+        at += piece.bytes;
+    }
+    if (at != state_bytes(manifest))
+        cursor->is_bad = true;
 }
 
 enum decode_result manifest_decode(struct str text, struct arena *arena, struct manifest *manifest,
@@ -265,7 +307,7 @@ enum decode_result manifest_decode(struct str text, struct arena *arena, struct 
     info->format = (uint32_t)read_uint(&cursor, UINT32_MAX);
     if (!cursor.is_bad && (info->format < CHECKPOINT_FORMAT_FROM || info->format > CHECKPOINT_FORMAT))
         return DECODE_OTHER_FORMAT;
-    if (cursor.is_bad || fields != MANIFEST_FIELDS)
+    if (cursor.is_bad || fields < MANIFEST_FIELDS_FROM || fields > MANIFEST_FIELDS)
         return DECODE_DAMAGED;
     info->id.generation = (uint32_t)read_uint(&cursor, UINT32_MAX);
     info->id.epoch = read_uint(&cursor, UINT64_MAX);
@@ -281,6 +323,8 @@ enum decode_result manifest_decode(struct str text, struct arena *arena, struct 
     read_files(&cursor, arena, manifest);
     if (!cursor.is_bad)
         read_parts(&cursor, arena, manifest);
+    if (!cursor.is_bad && fields == MANIFEST_FIELDS)
+        read_piece_digests(&cursor, manifest);
     return cursor.is_bad || cursor.at != cursor.end ? DECODE_DAMAGED : DECODE_GOOD;
 }
 

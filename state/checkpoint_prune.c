@@ -277,6 +277,7 @@ bool checkpoint_verify(struct checkpoint_dir *dir, struct checkpoint_id id, stru
     bool is_good = checkpoint != NULL;
     for (uint32_t i = 0; is_good && i < checkpoint->count; i++)
         is_good = manifest_verify(dir, &checkpoint->chain[i], false, diags) &&
+                  pieces_verify(dir, &checkpoint->chain[i], diags) &&
                   order_verify(dir, checkpoint->chain[i].info.id, diags);
     checkpoint_close(checkpoint);
     return is_good && order_verify_loose(dir, diags);
@@ -285,9 +286,9 @@ bool checkpoint_verify(struct checkpoint_dir *dir, struct checkpoint_id id, stru
 static void show_parts(const struct manifest *manifest, struct byte_buffer *out)
 {
     uint64_t *bytes = mem_calloc(MAX(manifest->parts_count, 1), sizeof(*bytes));
-    for (uint64_t i = 0; i < manifest->frames_count; i++) {
-        struct manifest_frame frame = manifest_frame(manifest, i);
-        bytes[frame.part] += frame.bytes;
+    for (uint64_t i = 0; i < manifest->pieces_count; i++) {
+        struct manifest_piece piece = manifest_piece(manifest, i);
+        bytes[piece.part] += piece.bytes;
     }
     for (uint32_t i = 0; i < manifest->parts_count; i++)
         buffer_printf(out, "  part  %-40.*s %14llu bytes\n", STR_ARGS(manifest->parts[i]),

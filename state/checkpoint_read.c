@@ -1,4 +1,4 @@
-/* Finding, verifying and reading checkpoints. Their bytes are data from outside: everything is checked. */
+/* Finding and verifying checkpoints, and their databases. Their bytes are data from outside: everything is checked. */
 #include "state/checkpoint_files.h"
 
 #include "core/mem.h"
@@ -11,23 +11,18 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 enum { COPY_BYTES = 1 << 20, DIGEST_THREADS_MAX = 3, DIGEST_BLOCKS_ALONE = 16, DIRECT_ALIGNMENT = 4096 };
 
 /* --- Reading past the page cache --- */
 
-/* Opens a file for reading past the page cache, or through it where the file system cannot do that. Large
- * files of checkpoints are read once or twice: filling new pages would cost more than reading them. */
-static int open_direct(const char *path)
+int uncached_open(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
     return fd < 0 && errno == EINVAL ? open(path, O_RDONLY | O_CLOEXEC) : fd;
 }
 
-/* Reads `bytes` bytes from `offset`, with whole blocks of the disk around them. memory: from
- * direct_memory(bytes). *data: where the bytes begin in it. 0 or an errno. */
-static int read_direct(int fd, char *memory, size_t bytes, uint64_t offset, char **data)
+int uncached_read(int fd, char *memory, size_t bytes, uint64_t offset, char **data)
 {
     uint64_t first = offset / DIRECT_ALIGNMENT * DIRECT_ALIGNMENT;
     size_t wanted = (size_t)(offset - first) + bytes, got = 0;
@@ -44,7 +39,7 @@ static int read_direct(int fd, char *memory, size_t bytes, uint64_t offset, char
     return error != 0 ? error : got == bytes ? 0 : EIO;
 }
 
-static char *direct_memory(size_t bytes)
+char *uncached_memory(size_t bytes)
 {
     void *memory = NULL;
     leat_assert(posix_memalign(&memory, DIRECT_ALIGNMENT, bytes + 2 * DIRECT_ALIGNMENT) == 0);
@@ -66,21 +61,18 @@ struct digesting {
 static void *digest_blocks(void *argument)
 {
     struct digesting *file = argument;
-    char *memory = direct_memory(CHECKPOINT_CHUNK_BYTES), *block;
+    char *memory = uncached_memory(CHECKPOINT_CHUNK_BYTES), *block;
     while (atomic_load(&file->error) == 0) {
         uint64_t offset = atomic_fetch_add(&file->next, 1) * CHECKPOINT_CHUNK_BYTES;
         if (offset >= file->bytes)
             break;
         size_t wanted = MIN(file->bytes - offset, (uint64_t)CHECKPOINT_CHUNK_BYTES);
-        int error = read_direct(file->fd, memory, wanted, offset, &block);
+        int error = uncached_read(file->fd, memory, wanted, offset, &block);
         if (error != 0) {
             atomic_store(&file->error, error);
             break;
         }
-        XXH128_canonical_t canonical;
-        XXH128_canonicalFromHash(&canonical, XXH3_128bits(block, wanted));
-        memcpy(file->digests + offset / CHECKPOINT_CHUNK_BYTES * DIGEST_BYTES, canonical.digest,
-               DIGEST_BYTES);
+        digest_of(block, wanted, file->digests + offset / CHECKPOINT_CHUNK_BYTES * DIGEST_BYTES);
     }
     free(memory);
     return NULL;
@@ -88,7 +80,7 @@ static void *digest_blocks(void *argument)
 
 int digest_file(const char *path, uint64_t *bytes, uint8_t **digests)
 {
-    struct digesting file = {.fd = open_direct(path)};
+    struct digesting file = {.fd = uncached_open(path)};
     *bytes = 0;
     *digests = NULL;
     struct stat status;
@@ -139,8 +131,8 @@ int copy_file(const char *from, const char *to)
 
 /* --- Verifying --- */
 
-static struct diag *damaged(const char *path, int64_t offset, bool is_warning, struct diag_list *diags,
-                            const char *why)
+struct diag *checkpoint_damaged(const char *path, int64_t offset, bool is_warning, struct diag_list *diags,
+                                const char *why)
 {
     struct diag *diag =
         is_warning ? diag_warning(diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0, 0}, "skipped: %s", why)
@@ -156,20 +148,21 @@ static bool verify_file(const char *path, const struct manifest_file *file, bool
     int error = digest_file(path, &bytes, &digests);
     bool is_good = true;
     if (error != 0) {
-        diag_errno(diags, damaged(path, -1, is_warning, diags, "a file of the checkpoint cannot be read"),
+        diag_errno(diags,
+                   checkpoint_damaged(path, -1, is_warning, diags, "a file of the checkpoint cannot be read"),
                    error);
         is_good = false;
     } else if (bytes != file->bytes) {
         char why[128];
         snprintf(why, sizeof(why), "the file has %llu bytes instead of %llu", (unsigned long long)bytes,
                  (unsigned long long)file->bytes);
-        damaged(path, (int64_t)MIN(bytes, file->bytes), is_warning, diags, why);
+        checkpoint_damaged(path, (int64_t)MIN(bytes, file->bytes), is_warning, diags, why);
         is_good = false;
     }
     for (uint64_t i = 0; is_good && i < digest_count(bytes); i++)
         if (memcmp(digests + i * DIGEST_BYTES, file->digests + i * DIGEST_BYTES, DIGEST_BYTES) != 0) {
-            damaged(path, (int64_t)(i * CHECKPOINT_CHUNK_BYTES), is_warning, diags,
-                    "the MiB at this offset does not match its digest");
+            checkpoint_damaged(path, (int64_t)(i * CHECKPOINT_CHUNK_BYTES), is_warning, diags,
+                               "the MiB at this offset does not match its digest");
             is_good = false;
         }
     free(digests);
@@ -252,7 +245,7 @@ struct checkpoint *chain_open(struct checkpoint_dir *dir, struct checkpoint_id i
         path_checkpoint(dir, at, path);
         strcat(path, "/MANIFEST");
         snprintf(message, sizeof(message), "the MANIFEST is damaged: %s", why);
-        damaged(path, -1, is_warning, diags, message);
+        checkpoint_damaged(path, -1, is_warning, diags, message);
     }
     checkpoint_close(checkpoint);
     return NULL;
@@ -442,157 +435,5 @@ bool checkpoint_restore_database(struct checkpoint *checkpoint, uint32_t number,
     struct diag *diag = diag_error(diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0, 0},
                                    "the state database cannot be restored to %s", path);
     diag_errno(diags, diag, error);
-    return false;
-}
-
-/* --- Reading records --- */
-
-struct snapshot_reader {
-    struct checkpoint *checkpoint; /* NULL: `data` has all there is */
-    struct diag_list *diags;
-    char *prefix;
-    const struct group_set *groups; /* NULL: all */
-    uint32_t link;                  /* index in the chain */
-    uint64_t next_frame;
-    int fd;
-    char *memory; /* holds the frame, with room for whole blocks of the disk */
-    char *data;   /* the frame, in `memory` */
-    size_t data_capacity, length, at;
-    uint64_t frame_offset;
-    size_t record_at; /* offset of the last record in the frame */
-    bool is_failed;
-};
-
-static void state_path(const struct snapshot_reader *reader, char *path)
-{
-    /* When all records were read, `link` is the chain's length: the path is then that of the last link. */
-    uint32_t last = MIN(reader->link, reader->checkpoint->count - 1);
-    path_checkpoint(reader->checkpoint->dir, reader->checkpoint->chain[last].info.id, path);
-    strcat(path, "/state.bin");
-}
-
-void snapshot_corrupt(struct snapshot_reader *reader, struct diag_list *diags, const char *what)
-{
-    char path[PATH_BYTES];
-    if (reader == NULL || reader->checkpoint == NULL) { /* a record on its way between instances */
-        diag_error(diags, DIAG_STATE_FAILED, (struct span){0}, "%s", what);
-        if (reader != NULL)
-            reader->is_failed = true;
-        return;
-    }
-    state_path(reader, path);
-    damaged(path, (int64_t)(reader->frame_offset + reader->record_at), false, diags, what);
-    reader->is_failed = true;
-}
-
-struct snapshot_reader *checkpoint_reader(struct checkpoint *checkpoint, const char *prefix,
-                                          const struct group_set *groups, struct diag_list *diags)
-{
-    struct snapshot_reader *reader = mem_calloc(1, sizeof(*reader));
-    *reader = (struct snapshot_reader){
-        .checkpoint = checkpoint, .diags = diags, .prefix = mem_strdup(prefix), .groups = groups, .fd = -1};
-    return reader;
-}
-
-struct snapshot_reader *snapshot_memory_reader(struct str records)
-{
-    struct snapshot_reader *reader = mem_calloc(1, sizeof(*reader));
-    *reader =
-        (struct snapshot_reader){.data = (char *)(uintptr_t)records.data, .length = records.length, .fd = -1};
-    return reader;
-}
-
-bool checkpoint_reader_close(struct snapshot_reader *reader)
-{
-    bool is_good = !reader->is_failed;
-    if (reader->fd >= 0)
-        close(reader->fd);
-    free(reader->prefix);
-    free(reader->memory);
-    free(reader);
-    return is_good;
-}
-
-/* Whether the frame may have records for this reader. */
-static bool is_wanted(const struct snapshot_reader *reader, const struct manifest *manifest,
-                      const struct manifest_frame *frame)
-{
-    struct str name = manifest->parts[frame->part];
-    size_t length = strlen(reader->prefix);
-    if (name.length < length || memcmp(name.data, reader->prefix, length) != 0)
-        return false;
-    return frame->group_max >= KEY_GROUPS ||
-           group_set_next(reader->groups, frame->group_min) <= frame->group_max;
-}
-
-static bool load_frame(struct snapshot_reader *reader, const struct manifest_frame *frame)
-{
-    char path[PATH_BYTES];
-    state_path(reader, path);
-    reader->record_at = 0;
-    reader->frame_offset = frame->offset;
-    if (reader->fd < 0)
-        reader->fd = open_direct(path);
-    if (reader->memory == NULL || reader->data_capacity < frame->bytes) { /* a frame may be empty */
-        reader->data_capacity = MAX(frame->bytes, CHECKPOINT_CHUNK_BYTES);
-        free(reader->memory);
-        reader->memory = direct_memory(reader->data_capacity);
-    }
-    int error = reader->fd < 0
-                    ? errno
-                    : read_direct(reader->fd, reader->memory, frame->bytes, frame->offset, &reader->data);
-    if (error != 0) {
-        snapshot_corrupt(reader, reader->diags, "state.bin ends inside a frame");
-        return false;
-    }
-    reader->length = frame->bytes;
-    reader->at = 0;
-    return true;
-}
-
-/* Loads the next frame that may have records for this reader, over the whole chain. False: end or error. */
-static bool next_frame(struct snapshot_reader *reader)
-{
-    for (; reader->checkpoint != NULL && reader->link < reader->checkpoint->count;
-         reader->link++, reader->next_frame = 0) {
-        const struct manifest *manifest = &reader->checkpoint->chain[reader->link];
-        while (reader->next_frame < manifest->frames_count) {
-            struct manifest_frame frame = manifest_frame(manifest, reader->next_frame++);
-            if (is_wanted(reader, manifest, &frame))
-                return load_frame(reader, &frame);
-        }
-        if (reader->fd >= 0)
-            close(reader->fd);
-        reader->fd = -1;
-    }
-    return false;
-}
-
-bool snapshot_get(struct snapshot_reader *reader, uint32_t *key_group, struct str *data)
-{
-    while (!reader->is_failed) {
-        if (reader->at == reader->length) {
-            if (!next_frame(reader))
-                return false;
-            continue;
-        }
-        uint32_t head[2] = {0, 0};
-        reader->record_at = reader->at;
-        if (reader->length - reader->at >= sizeof(head)) {
-            memcpy(head, reader->data + reader->at, sizeof(head));
-            reader->at += sizeof(head);
-        }
-        if (reader->at == reader->record_at || head[1] > reader->length - reader->at ||
-            (head[0] >= KEY_GROUPS && head[0] != SNAPSHOT_GLOBAL)) {
-            snapshot_corrupt(reader, reader->diags,
-                             "a record is longer than its frame, or its key group is not valid");
-            return false;
-        }
-        *key_group = head[0];
-        *data = (struct str){reader->data + reader->at, head[1]};
-        reader->at += head[1];
-        if (head[0] == SNAPSHOT_GLOBAL || group_set_has(reader->groups, head[0]))
-            return true;
-    }
     return false;
 }

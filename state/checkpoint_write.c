@@ -1,5 +1,5 @@
-/* Writing a checkpoint: each part collects its records in frames; the writer thread appends the frames to
- * state.bin. */
+/* Writing a checkpoint: each part collects its records in pieces, one for each run of records of a key group; the writer thread
+ * appends the pieces to state.bin. */
 #include "state/block_file.h"
 #include "state/checkpoint_files.h"
 
@@ -15,7 +15,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { FRAME_TARGET = 1 << 20, PART_NAME_MAX = 128 };
+enum {
+    PIECE_TARGET = 1 << 20,
+    /* A piece with fewer bytes takes in the records of the next group, too: a row of the MANIFEST has 40 bytes. Of a large
+     * state.bin a piece has at least this share, so that the MANIFEST stays within its bounds. */
+    PIECE_LEAST = 4 << 10,
+    PIECE_LEAST_SHIFT = 16,
+    PART_NAME_MAX = 128
+};
 
 struct deferred {
     snapshot_job *write;
@@ -31,8 +38,8 @@ struct snapshot_writer {
     char name[PART_NAME_MAX];
     uint32_t index;
     struct byte_buffer buffer; /* records that are not in state.bin yet; empty while streaming */
-    struct byte_buffer frames; /* a struct manifest_frame per closed frame in `buffer`; offset: in `buffer` */
-    struct manifest_frame open; /* the frame that records are added to; bytes 0: none */
+    struct byte_buffer pieces; /* a struct manifest_piece per closed piece in `buffer`; offset: in `buffer` */
+    struct manifest_piece open; /* the piece that records are added to; bytes 0: none */
     struct deferred *deferred;
     uint32_t deferred_count;
     const char *refusal;   /* set by snapshot_refuse: why the part cannot be written; NULL: not refused */
@@ -51,7 +58,7 @@ struct checkpoint_writer {
     int error;
     const char *error_step;
     bool is_refused; /* error_step is a part's refusal; the errno in `error` is not shown */
-    struct byte_buffer frames;
+    struct byte_buffer pieces, piece_digests; /* a struct manifest_piece, and DIGEST_BYTES, for each */
     struct manifest_file *files;
     uint32_t files_count;
     uint64_t written_bytes;
@@ -123,14 +130,36 @@ static void write_state(struct checkpoint_writer *checkpoint, const void *data, 
         fail(checkpoint, block_file_append(&checkpoint->state, data, bytes), "writing state.bin");
 }
 
-static void close_frame(struct snapshot_writer *part)
+/* The piece's bytes are the last of state.bin. */
+static void add_piece(struct checkpoint_writer *checkpoint, const struct manifest_piece *piece)
+{
+    uint8_t digest[DIGEST_BYTES];
+    if (checkpoint->error != 0)
+        return;
+    block_file_end_span(&checkpoint->state, digest);
+    buffer_append(&checkpoint->pieces, piece, sizeof(*piece));
+    buffer_append(&checkpoint->piece_digests, digest, sizeof(digest));
+}
+
+static void close_piece(struct snapshot_writer *part)
 {
     if (part->open.bytes == 0)
         return;
     part->open.part = part->index;
-    buffer_append(part->is_streaming ? &part->checkpoint->frames : &part->frames, &part->open,
-                  sizeof(part->open));
-    part->open = (struct manifest_frame){0};
+    if (part->is_streaming)
+        add_piece(part->checkpoint, &part->open);
+    else
+        buffer_append(&part->pieces, &part->open, sizeof(part->open));
+    part->open = (struct manifest_piece){0};
+}
+
+/* Whether a record of the group belongs into another piece than the open one: a piece has one group, unless it would be too
+ * small. */
+static bool begins_piece(const struct snapshot_writer *part, uint32_t key_group)
+{
+    uint64_t before = part->is_streaming ? part->checkpoint->state.bytes : 0;
+    return part->open.bytes >= MAX((uint64_t)PIECE_LEAST, before >> PIECE_LEAST_SHIFT) &&
+           (key_group != part->open.group_max || part->open.group_min != part->open.group_max);
 }
 
 /* Writes the records that the part has collected in memory to state.bin; later records go to state.bin
@@ -138,16 +167,17 @@ static void close_frame(struct snapshot_writer *part)
 static void begin_streaming(struct snapshot_writer *part)
 {
     struct checkpoint_writer *checkpoint = part->checkpoint;
-    close_frame(part);
-    for (size_t at = 0; at < part->frames.length; at += sizeof(struct manifest_frame)) {
-        struct manifest_frame frame;
-        memcpy(&frame, part->frames.data + at, sizeof(frame));
-        frame.offset += checkpoint->state.bytes;
-        buffer_append(&checkpoint->frames, &frame, sizeof(frame));
+    close_piece(part);
+    for (size_t at = 0; at < part->pieces.length; at += sizeof(struct manifest_piece)) {
+        struct manifest_piece piece;
+        memcpy(&piece, part->pieces.data + at, sizeof(piece));
+        const char *data = part->buffer.data + piece.offset;
+        piece.offset = checkpoint->state.bytes;
+        write_state(checkpoint, data, piece.bytes);
+        add_piece(checkpoint, &piece);
     }
-    write_state(checkpoint, part->buffer.data, part->buffer.length);
     buffer_free(&part->buffer);
-    buffer_free(&part->frames);
+    buffer_free(&part->pieces);
     part->is_streaming = true;
 }
 
@@ -157,6 +187,8 @@ bool snapshot_put(struct snapshot_writer *part, uint32_t key_group, const void *
     struct checkpoint_writer *checkpoint = part->checkpoint;
     if (part->is_streaming && checkpoint->error != 0)
         return false;
+    if (begins_piece(part, key_group))
+        close_piece(part);
     if (part->open.bytes == 0) {
         part->open.offset = part->is_streaming ? checkpoint->state.bytes : part->buffer.length;
         part->open.group_min = part->open.group_max = key_group;
@@ -172,8 +204,8 @@ bool snapshot_put(struct snapshot_writer *part, uint32_t key_group, const void *
     part->open.bytes += (uint32_t)(sizeof(head) + bytes);
     part->open.group_min = MIN(part->open.group_min, key_group);
     part->open.group_max = MAX(part->open.group_max, key_group);
-    if (part->open.bytes >= FRAME_TARGET)
-        close_frame(part);
+    if (part->open.bytes >= PIECE_TARGET)
+        close_piece(part);
     return !part->is_streaming || checkpoint->error == 0;
 }
 
@@ -194,7 +226,7 @@ bool snapshot_memory_end(struct snapshot_writer *part, struct byte_buffer *recor
     for (uint32_t i = 0; i < part->deferred_count; i++)
         part->deferred[i].done(part->deferred[i].argument, false);
     *records = part->buffer;
-    buffer_free(&part->frames);
+    buffer_free(&part->pieces);
     free(part->deferred);
     free(part);
     return is_good;
@@ -232,7 +264,7 @@ static void free_writer(struct checkpoint_writer *checkpoint)
         struct snapshot_writer *part = checkpoint->first;
         checkpoint->first = part->next;
         buffer_free(&part->buffer);
-        buffer_free(&part->frames);
+        buffer_free(&part->pieces);
         free(part->deferred);
         free(part);
     }
@@ -241,7 +273,8 @@ static void free_writer(struct checkpoint_writer *checkpoint)
         free((uint8_t *)(uintptr_t)checkpoint->files[i].digests);
     }
     block_file_close(&checkpoint->state);
-    buffer_free(&checkpoint->frames);
+    buffer_free(&checkpoint->pieces);
+    buffer_free(&checkpoint->piece_digests);
     pthread_mutex_destroy(&checkpoint->mutex);
     free(checkpoint->files);
     free(checkpoint->path);
@@ -272,6 +305,8 @@ struct checkpoint_writer *checkpoint_begin(struct checkpoint_dir *dir, uint64_t 
         fail(checkpoint, os_mkdirs(checkpoint->temporary), "creating the checkpoint's directory");
     if (checkpoint->error == 0)
         fail(checkpoint, block_file_create(&checkpoint->state, path), "creating state.bin");
+    if (checkpoint->error == 0)
+        block_file_begin_spans(&checkpoint->state);
     if (!report(checkpoint, diags)) {
         free_writer(checkpoint);
         return NULL;
@@ -391,7 +426,7 @@ bool checkpoint_write(struct checkpoint_writer *checkpoint, uint32_t databases, 
         for (uint32_t i = 0; i < part->deferred_count && checkpoint->error == 0; i++)
             if (part->deferred[i].write != NULL && !part->deferred[i].write(part->deferred[i].argument, part))
                 fail_part(checkpoint, part);
-        close_frame(part);
+        close_piece(part);
     }
     if (checkpoint->error == 0)
         fail(checkpoint, block_file_end(&checkpoint->state), "writing state.bin");
@@ -439,8 +474,9 @@ static void write_manifest(struct checkpoint_writer *checkpoint)
                                 .files = checkpoint->files,
                                 .files_count = checkpoint->files_count,
                                 .parts_count = checkpoint->parts_count,
-                                .frames = checkpoint->frames.data,
-                                .frames_count = checkpoint->frames.length / sizeof(struct manifest_frame)};
+                                .pieces = checkpoint->pieces.data,
+                                .pieces_count = checkpoint->pieces.length / sizeof(struct manifest_piece),
+                                .piece_digests = (const uint8_t *)checkpoint->piece_digests.data};
     manifest.parts = mem_alloc(MAX(checkpoint->parts_count, 1) * sizeof(*manifest.parts));
     for (struct snapshot_writer *part = checkpoint->first; part != NULL; part = part->next)
         manifest.parts[part->index] = str_from(part->name);

@@ -5,6 +5,7 @@
 #include "state/table.h"
 
 #include "core/wait.h"
+#include "state/by_group.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -252,17 +253,24 @@ static void wait_for_chunk(struct keyed_table *table)
     atomic_store(&snapshot->is_wanted, false);
 }
 
-static bool put_frames(struct snapshot_writer *writer, const struct byte_buffer *buffer)
+/* Puts the records of a chunk, by key group: saved entries come in any order. */
+static bool put_frames(struct snapshot_writer *writer, const struct byte_buffer *chunk,
+                       struct by_group *sorted)
 {
-    for (size_t at = 0; at < buffer->length;) {
-        struct frame frame;
-        memcpy(&frame, buffer->data + at, sizeof(frame));
-        at += sizeof(frame);
-        if (!snapshot_put(writer, frame.group, buffer->data + at, frame.bytes))
-            return false;
-        at += frame.bytes;
+    struct frame frame;
+    by_group_clear(sorted);
+    for (size_t at = 0; at < chunk->length; at += sizeof(frame) + frame.bytes) {
+        memcpy(&frame, chunk->data + at, sizeof(frame));
+        by_group_add(sorted, frame.group, chunk->data + at);
     }
-    return true;
+    by_group_sort(sorted);
+    bool is_good = true;
+    for (uint32_t i = 0; is_good && i < sorted->count; i++) {
+        const char *at = sorted->records[i];
+        memcpy(&frame, at, sizeof(frame));
+        is_good = snapshot_put(writer, frame.group, at + sizeof(frame), frame.bytes);
+    }
+    return is_good;
 }
 
 static bool write_generation(void *argument, struct snapshot_writer *writer)
@@ -270,6 +278,7 @@ static bool write_generation(void *argument, struct snapshot_writer *writer)
     struct keyed_table *table = argument;
     struct table_snapshot *snapshot = &table->snapshot;
     struct byte_buffer taken = {0};
+    struct by_group sorted = {0};
     bool is_good = true, goes_on = true;
     while (is_good && goes_on) {
         wait_for_chunk(table);
@@ -279,8 +288,9 @@ static bool write_generation(void *argument, struct snapshot_writer *writer)
         taken = chunk;
         goes_on = !snapshot->is_last;
         atomic_store(&snapshot->is_chunk_ready, false);
-        is_good = put_frames(writer, &taken);
+        is_good = put_frames(writer, &taken, &sorted);
     }
+    by_group_free(&sorted);
     buffer_free(&taken);
     return is_good;
 }

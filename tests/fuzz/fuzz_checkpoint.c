@@ -1,7 +1,7 @@
 /* Arbitrary bytes as parts of a checkpoint. The first byte chooses the part:
  * - a MANIFEST or a GENERATION with a right digest: decoding must not crash, and a manifest that decodes is
  *   the same after encoding and decoding again;
- * - state.bin with right digests and frames: the reader, and the restore of keyed tables and time queues,
+ * - state.bin with right digests and pieces: the reader, and the restore of keyed tables and time queues,
  *   must not crash, whatever the records are;
  * - a row that is held in state: decoding into columns must not crash, and a row that decodes encodes to the
  *   same bytes;
@@ -65,7 +65,8 @@ static void fuzz_manifest(const uint8_t *data, size_t size)
         must(manifest_decode((struct str){out.data, out.length}, &arena, &again, &why) == DECODE_GOOD,
              "an encoded manifest decodes");
         must(again.files_count == manifest.files_count && again.parts_count == manifest.parts_count &&
-                 again.frames_count == manifest.frames_count &&
+                 again.pieces_count == manifest.pieces_count &&
+                 (again.piece_digests == NULL) == (manifest.piece_digests == NULL) &&
                  str_equal(again.info.sources, manifest.info.sources),
              "an encoded manifest says the same");
         buffer_free(&out);
@@ -93,7 +94,7 @@ static void write_file(const char *path, const void *data, size_t size)
     close(fd);
 }
 
-/* Writes gen-000001/ckpt-000000000001 with the bytes as state.bin, in two frames. */
+/* Writes gen-000001/ckpt-000000000001 with the bytes as state.bin, in two pieces. */
 static void make_checkpoint(const uint8_t *data, size_t size)
 {
     char path[512];
@@ -105,7 +106,7 @@ static void make_checkpoint(const uint8_t *data, size_t size)
     uint8_t *digests;
     must(digest_file(path, &bytes, &digests) == 0, "digests");
     uint32_t half = (uint32_t)size / 2;
-    struct manifest_frame frames[2] = {
+    struct manifest_piece pieces[2] = {
         {.bytes = half, .group_max = SNAPSHOT_GLOBAL},
         {.offset = half, .bytes = (uint32_t)size - half, .group_max = SNAPSHOT_GLOBAL}};
     struct manifest_file file = {STR("state.bin"), bytes, digests};
@@ -115,8 +116,8 @@ static void make_checkpoint(const uint8_t *data, size_t size)
                                 .files_count = 1,
                                 .parts = &part,
                                 .parts_count = 1,
-                                .frames = (const char *)frames,
-                                .frames_count = 2};
+                                .pieces = (const char *)pieces,
+                                .pieces_count = 2};
     struct byte_buffer text = {0};
     manifest_encode(&manifest, &text);
     snprintf(path, sizeof(path), "%s/gen-000001/ckpt-000000000001/MANIFEST", root);
