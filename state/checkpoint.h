@@ -112,6 +112,9 @@ struct checkpoint_dir_options {
     bool read_only;                  /* take no lock: for list, show and verify */
     struct str fingerprint, profile; /* fingerprint of length 0: checkpoints of any job are found */
     struct checkpoint_keep keep;
+    /* Key groups that this process reads and writes; NULL: all. Checkpoints that lack some are refused, and those that it
+     * publishes say that they have no others. The set outlives the directory. */
+    const struct group_set *groups;
 };
 
 struct checkpoint_dir;
@@ -138,7 +141,7 @@ enum checkpoint_found { CHECKPOINT_NONE, CHECKPOINT_FOUND, CHECKPOINT_REFUSED };
 struct checkpoint; /* an opened, verified chain */
 
 /* Opens the newest checkpoint whose chain verifies; skipped ones are warnings in `diags`. The caller closes
- * *found. NONE: there is no checkpoint at all. REFUSED: E0701 (a file cannot be opened), E0703 (another job),
+ * *found. NONE: there is no checkpoint at all. REFUSED: E0701 (a file cannot be opened, or it lacks key groups), E0703 (another job),
  * E0704 (another format), E0705 (there are checkpoints, but none verifies). */
 enum checkpoint_found checkpoint_find(struct checkpoint_dir *dir, struct checkpoint **found,
                                       struct diag_list *diags);
@@ -152,7 +155,7 @@ void checkpoint_from_free(struct checkpoint_from *from);
 bool checkpoint_first_from(const struct checkpoint_dir *dir, struct checkpoint_from *from);
 /* Whether checkpoint_first_from names the directory `path`. */
 bool checkpoint_began_from(const struct checkpoint_dir *dir, const char *path);
-/* Opens and verifies one checkpoint, for `--from` and for tests; NULL after a diagnostic. */
+/* Opens and verifies one checkpoint, for `--from` and for tests; NULL after a diagnostic: as checkpoint_find's, or E0702. */
 struct checkpoint *checkpoint_open(struct checkpoint_dir *dir, struct checkpoint_id id,
                                    struct diag_list *diags);
 void checkpoint_close(struct checkpoint *checkpoint); /* NULL is allowed */

@@ -102,6 +102,7 @@ struct checkpoint_dir *checkpoint_dir_open(const struct checkpoint_dir_options *
     dir->profile = own_str(options->profile);
     dir->keep = options->keep;
     dir->is_read_only = options->read_only;
+    dir->groups = options->groups;
     if (strlen(options->path) > PATH_BYTES / 2) {
         diag_error(diags, DIAG_FOREIGN_DIRECTORY, (struct span){0, 0},
                    "the path of the checkpoint directory is too long");
@@ -291,7 +292,13 @@ enum decode_result manifest_read(const struct checkpoint_dir *dir, struct checkp
         return result;
     struct str copy = {arena_copy(arena, text, bytes), bytes};
     free(text);
-    result = manifest_decode(copy, arena, manifest, why);
+    return manifest_take(copy, id, arena, manifest, why);
+}
+
+enum decode_result manifest_take(struct str text, struct checkpoint_id id, struct arena *arena,
+                                 struct manifest *manifest, const char **why)
+{
+    enum decode_result result = manifest_decode(text, arena, manifest, why);
     if (result != DECODE_GOOD)
         return result;
     const struct checkpoint_info *info = &manifest->info;

@@ -40,6 +40,7 @@ struct manifest {
     /* DIGEST_BYTES for each piece: the pieces lie one behind another then, and are all of state.bin. NULL: there are pieces
      * without digests, as before there were such. */
     const uint8_t *piece_digests;
+    const struct group_set *groups; /* that the checkpoint has, without stays; NULL: all */
 };
 
 static inline struct manifest_piece manifest_piece(const struct manifest *manifest, uint64_t index)
@@ -103,6 +104,7 @@ struct checkpoint_dir {
     char *database_directory; /* where the databases' working directories lie */
     struct str fingerprint, profile;
     struct checkpoint_keep keep;
+    const struct group_set *groups; /* of this process; NULL: all */
     bool is_read_only;
     int lock_fd;                              /* -1: none */
     char *lock_text;                          /* the text of this process's LOCK; malloc'd */
@@ -145,6 +147,10 @@ enum decode_result generation_read(const struct checkpoint_dir *dir, uint32_t nu
                                    struct generation *generation, const char **why);
 enum decode_result manifest_read(const struct checkpoint_dir *dir, struct checkpoint_id id,
                                  struct arena *arena, struct manifest *manifest, const char **why);
+
+/* The same of a MANIFEST's text, which *manifest points into. */
+enum decode_result manifest_take(struct str text, struct checkpoint_id id, struct arena *arena,
+                                 struct manifest *manifest, const char **why);
 
 /* Checkpoints in the order in which a restore tries them, newest first: those of the newest generation, then
  * those of its parents, each from the parent checkpoint down. malloc'd. */
@@ -206,6 +212,9 @@ int uncached_read(int fd, char *memory, size_t bytes, uint64_t offset, char **da
 /* E0702 for a file; offset -1: all of it. */
 struct diag *checkpoint_damaged(const char *path, int64_t offset, bool is_warning, struct diag_list *diags,
                                 const char *why);
+/* Reads every byte of a file that a MANIFEST has. False after a diagnostic: a warning or an error. */
+bool manifest_file_verify(const char *path, const struct manifest_file *file, bool is_warning,
+                          struct diag_list *diags);
 /* Reads every byte of the manifest's files. False after a diagnostic: a warning or an error. */
 bool manifest_verify(const struct checkpoint_dir *dir, const struct manifest *manifest, bool is_warning,
                      struct diag_list *diags);

@@ -7,8 +7,8 @@
 
 enum {
     MAGIC_BYTES = 8,
-    MANIFEST_FIELDS = 16,
-    MANIFEST_FIELDS_FROM = 15, /* without digests of pieces */
+    MANIFEST_FIELDS = 17,
+    MANIFEST_FIELDS_FROM = 15, /* without digests of pieces, and without key groups */
     GENERATION_FIELDS = 9,
     PATH_LENGTH_MAX = 512
 };
@@ -86,6 +86,9 @@ void manifest_encode(const struct manifest *manifest, struct byte_buffer *out)
     pack_bytes(&packer,
                (struct str){(const char *)manifest->piece_digests,
                             manifest->piece_digests == NULL ? 0 : manifest->pieces_count * DIGEST_BYTES});
+    pack_bytes(&packer, manifest->groups == NULL ? STR("")
+                                                 : (struct str){(const char *)manifest->groups->words,
+                                                                sizeof(manifest->groups->words)});
     seal_buffer(out);
 }
 
@@ -294,6 +297,23 @@ static void read_piece_digests(struct cursor *cursor, struct manifest *manifest)
         cursor->is_bad = true;
 }
 
+/* Reads the key groups that the checkpoint has. */
+static void read_groups(struct cursor *cursor, struct arena *arena, struct manifest *manifest)
+{
+    struct str words = read_bytes(cursor);
+    if (words.length == 0)
+        return;
+    struct group_set *groups = arena_new(arena, struct group_set);
+    if (words.length != sizeof(groups->words)) {
+        cursor->is_bad = true;
+        return;
+    }
+    memcpy(groups->words, words.data, words.length);
+    if (KEY_GROUPS % 64 != 0 && groups->words[KEY_GROUPS / 64] >> KEY_GROUPS % 64 != 0)
+        cursor->is_bad = true;
+    manifest->groups = groups;
+}
+
 enum decode_result manifest_decode(struct str text, struct arena *arena, struct manifest *manifest,
                                    const char **why)
 {
@@ -307,7 +327,7 @@ enum decode_result manifest_decode(struct str text, struct arena *arena, struct 
     info->format = (uint32_t)read_uint(&cursor, UINT32_MAX);
     if (!cursor.is_bad && (info->format < CHECKPOINT_FORMAT_FROM || info->format > CHECKPOINT_FORMAT))
         return DECODE_OTHER_FORMAT;
-    if (cursor.is_bad || fields < MANIFEST_FIELDS_FROM || fields > MANIFEST_FIELDS)
+    if (cursor.is_bad || (fields != MANIFEST_FIELDS_FROM && fields != MANIFEST_FIELDS))
         return DECODE_DAMAGED;
     info->id.generation = (uint32_t)read_uint(&cursor, UINT32_MAX);
     info->id.epoch = read_uint(&cursor, UINT64_MAX);
@@ -325,6 +345,8 @@ enum decode_result manifest_decode(struct str text, struct arena *arena, struct 
         read_parts(&cursor, arena, manifest);
     if (!cursor.is_bad && fields == MANIFEST_FIELDS)
         read_piece_digests(&cursor, manifest);
+    if (!cursor.is_bad && fields == MANIFEST_FIELDS)
+        read_groups(&cursor, arena, manifest);
     return cursor.is_bad || cursor.at != cursor.end ? DECODE_DAMAGED : DECODE_GOOD;
 }
 

@@ -296,6 +296,15 @@ static void show_parts(const struct manifest *manifest, struct byte_buffer *out)
     free(bytes);
 }
 
+static void show_groups(const struct manifest *manifest, struct byte_buffer *out)
+{
+    char text[GROUP_SET_TEXT_BYTES];
+    if (manifest->groups == NULL)
+        return;
+    group_set_text(manifest->groups, text);
+    buffer_printf(out, "  key groups %s alone\n", text);
+}
+
 bool checkpoint_show(struct checkpoint_dir *dir, struct checkpoint_id id, struct byte_buffer *out,
                      struct diag_list *diags)
 {
@@ -318,6 +327,7 @@ bool checkpoint_show(struct checkpoint_dir *dir, struct checkpoint_id id, struct
                           is_empty ? 0 : digest[3]);
         }
         show_parts(manifest, out);
+        show_groups(manifest, out);
         order_show(dir, info->id, out);
         if (i + 1 == checkpoint->count && info->notes.length > 0)
             buffer_printf(out, "%.*s\n", STR_ARGS(info->notes));

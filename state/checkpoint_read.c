@@ -140,8 +140,8 @@ struct diag *checkpoint_damaged(const char *path, int64_t offset, bool is_warnin
     return diag_at(diags, diag, path, offset, -1);
 }
 
-static bool verify_file(const char *path, const struct manifest_file *file, bool is_warning,
-                        struct diag_list *diags)
+bool manifest_file_verify(const char *path, const struct manifest_file *file, bool is_warning,
+                          struct diag_list *diags)
 {
     uint64_t bytes = 0;
     uint8_t *digests = NULL;
@@ -176,7 +176,7 @@ bool manifest_verify(const struct checkpoint_dir *dir, const struct manifest *ma
     path_checkpoint(dir, manifest->info.id, directory);
     for (uint32_t i = 0; i < manifest->files_count; i++) {
         snprintf(path, sizeof(path), "%s/%.*s", directory, STR_ARGS(manifest->files[i].path));
-        if (!verify_file(path, &manifest->files[i], is_warning, diags))
+        if (!manifest_file_verify(path, &manifest->files[i], is_warning, diags))
             return false;
     }
     return true;
@@ -276,6 +276,27 @@ static bool is_same_job(const struct checkpoint *checkpoint, struct diag_list *d
     return false;
 }
 
+/* Whether the checkpoint has all key groups that this process is to have. */
+static bool has_groups(const struct checkpoint *checkpoint, struct diag_list *diags)
+{
+    const struct checkpoint_dir *dir = checkpoint->dir;
+    const struct group_set *groups = checkpoint->chain[checkpoint->count - 1].groups;
+    char path[PATH_BYTES], has[GROUP_SET_TEXT_BYTES], wanted[GROUP_SET_TEXT_BYTES] = "all";
+    if (groups == NULL || group_set_includes(groups, dir->groups))
+        return true;
+    path_checkpoint(dir, checkpoint_info(checkpoint)->id, path);
+    group_set_text(groups, has);
+    if (dir->groups != NULL)
+        group_set_text(dir->groups, wanted);
+    struct diag *diag = diag_error(diags, DIAG_FOREIGN_DIRECTORY, (struct span){0, 0},
+                                   "expected the key groups %s; the checkpoint has %s alone", wanted, has);
+    diag_at(diags, diag, path, -1, -1);
+    diag_hint(diags, diag,
+              "it was restored for these groups: restore the other ones, or all of the checkpoint, with "
+              "`leat checkpoint restore URL --to DIR`");
+    return false;
+}
+
 struct checkpoint *checkpoint_open(struct checkpoint_dir *dir, struct checkpoint_id id,
                                    struct diag_list *diags)
 {
@@ -283,7 +304,8 @@ struct checkpoint *checkpoint_open(struct checkpoint_dir *dir, struct checkpoint
     struct checkpoint *checkpoint = chain_open(dir, id, false, &result, diags);
     if (checkpoint == NULL)
         return NULL;
-    if ((dir->is_read_only || is_same_job(checkpoint, diags)) && verify_chain(checkpoint, false, diags))
+    if ((dir->is_read_only || is_same_job(checkpoint, diags)) && has_groups(checkpoint, diags) &&
+        verify_chain(checkpoint, false, diags))
         return checkpoint;
     checkpoint_close(checkpoint);
     return NULL;
@@ -373,7 +395,8 @@ enum checkpoint_found checkpoint_find(struct checkpoint_dir *dir, struct checkpo
         struct checkpoint *checkpoint = chain_open(dir, ids[i], true, &result, diags);
         if (checkpoint == NULL)
             continue;
-        if (!is_same_job(checkpoint, diags) || !verify_chain(checkpoint, true, diags))
+        if (!is_same_job(checkpoint, diags) || !has_groups(checkpoint, diags) ||
+            !verify_chain(checkpoint, true, diags))
             checkpoint_close(checkpoint);
         else
             *found = checkpoint;

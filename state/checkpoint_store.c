@@ -293,6 +293,14 @@ bool checkpoint_store_put(struct checkpoint_store *store, struct checkpoint_dir 
 
 /* --- Heads --- */
 
+const struct checkpoint_head_file *head_file(const struct checkpoint_head *head, struct str name)
+{
+    for (uint32_t i = 0; i < head->count; i++)
+        if (str_equal(head->files[i].name, name))
+            return &head->files[i];
+    return NULL;
+}
+
 static int newest_first(const void *a, const void *b)
 {
     const struct store_head *x = a, *y = b;

@@ -60,6 +60,24 @@ LEAT_CHECKED bool checkpoint_store_prune(struct checkpoint_store *store, const s
 LEAT_CHECKED bool checkpoint_store_restore(struct checkpoint_store *store, struct checkpoint_id *id,
                                            const char *to, uint64_t *bytes, struct diag_list *diags);
 
+/* Bytes that a restore has read of the checkpoint in the store; requests that failed are not counted. */
+struct checkpoint_store_read {
+    uint64_t manifests; /* with the head */
+    uint64_t
+        pieces; /* of state.bin; the gaps of at most an eighth between pieces that come in one request, too */
+    uint64_t database; /* files of databases */
+    uint64_t tables;   /* operators' table files, which all instances need */
+};
+/* The same of some key groups alone: what is read of state.bin is the pieces that have them, or records without a group, each
+ * verified by its own digest. `to` has one base then, whose MANIFEST says which groups it has: only who opens it with
+ * checkpoint_dir_options.groups, all of them among `groups`, can go on with it. It has no order log: micro-batches that must be
+ * executed again are the whole job's, not some groups'. A checkpoint of before, without pieces, or of other groups: E0705. Holds
+ * 17 MiB at most beside the MANIFESTs. */
+LEAT_CHECKED bool checkpoint_store_restore_groups(struct checkpoint_store *store, struct checkpoint_id *id,
+                                                  const char *to, const struct group_set *groups,
+                                                  struct checkpoint_store_read *read,
+                                                  struct diag_list *diags);
+
 /* *id: the newest checkpoint that has a head, whole or not; generation 0: there is none. False after E0710 or E0711. */
 LEAT_CHECKED bool checkpoint_store_newest(struct checkpoint_store *store, struct checkpoint_id *id,
                                           struct diag_list *diags);

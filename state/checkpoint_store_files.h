@@ -48,6 +48,28 @@ void store_content_name(const char *folder, const uint8_t digest[DIGEST_BYTES], 
 /* The digest of a whole file by its descriptor. 0 or an errno; ENODATA: it has fewer than `bytes` bytes. */
 int store_digest_fd(int fd, uint64_t bytes, uint8_t digest[DIGEST_BYTES]);
 
+/* A restore in work. */
+struct restoring {
+    struct checkpoint_store *store;
+    const struct group_set *groups; /* NULL: all */
+    char temporary[PATH_BYTES];
+    struct checkpoint_store_read read;
+    struct diag_list *diags; /* of the checkpoint in work */
+};
+/* checkpoint_store_restore.c. Gets a file of the head into its place below the temporary directory, and syncs it. *bytes: gets its
+ * size added. False after a diagnostic. */
+LEAT_CHECKED bool restore_file(struct restoring *r, const struct checkpoint_head_file *file, uint64_t *bytes);
+LEAT_CHECKED bool restore_folder(struct restoring *r,
+                                 const char *path); /* the one that has the file `path` */
+/* Each returns false. */
+bool restore_cannot_write(struct diag_list *diags, const char *path, int error);
+bool restore_missing(struct restoring *r, struct str object); /* E0711: the object is not there */
+/* The head's file of that name; NULL: there is none. */
+const struct checkpoint_head_file *head_file(const struct checkpoint_head *head, struct str name);
+/* checkpoint_store_groups.c. Gets r->groups of the checkpoint into the temporary directory: state.bin and MANIFEST, and files of
+ * databases. Verifies what the caller does not: pieces, and what RocksDB reads at once. False after a diagnostic. */
+LEAT_CHECKED bool restore_groups(struct restoring *r, const struct checkpoint_head *head);
+
 /* Whether this process may still change the store. False after E0709. */
 LEAT_CHECKED bool store_check_holder(const struct checkpoint_dir *holder, struct diag_list *diags);
 

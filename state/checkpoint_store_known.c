@@ -19,14 +19,6 @@ static struct str folder_of(struct str name)
     return (struct str){name.data, (size_t)(second - name.data)};
 }
 
-static const struct checkpoint_head_file *find_file(const struct checkpoint_head *head, struct str name)
-{
-    for (uint32_t i = 0; i < head->count; i++)
-        if (str_equal(head->files[i].name, name))
-            return &head->files[i];
-    return NULL;
-}
-
 static bool is_manifest(struct str name, struct str folder)
 {
     return folder.length > 0 && name.length == folder.length + sizeof(manifest_name) - 1 &&
@@ -80,7 +72,7 @@ void store_know(struct checkpoint_store *store, const struct checkpoint_pack *pa
         for (uint32_t i = 0; i < count; i++) {
             struct str name = str_from(files[i].name), folder = folder_of(name);
             const struct checkpoint_head_file *known =
-                is_manifest(name, folder) ? find_file(&head, name) : NULL;
+                is_manifest(name, folder) ? head_file(&head, name) : NULL;
             if (known != NULL && is_same(store, pack, i, known, &said))
                 name_set_add(&store->known_folders, folder);
         }
@@ -97,7 +89,7 @@ const char *store_known_object(struct checkpoint_store *store, const char *name,
     struct str folder = folder_of(str_from(name));
     if (folder.length == 0 || !name_set_has(&store->known_folders, folder))
         return NULL;
-    const struct checkpoint_head_file *known = find_file(&store->known, str_from(name));
+    const struct checkpoint_head_file *known = head_file(&store->known, str_from(name));
     return known == NULL || !name_set_has(&store->present, known->object)
                ? NULL
                : arena_strndup(arena, known->object.data, known->object.length);

@@ -10,14 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-struct restoring {
-    struct checkpoint_store *store;
-    char temporary[PATH_BYTES];
-    uint64_t bytes;
-    struct diag_list *diags; /* of the checkpoint in work */
-};
-
-static bool cannot_write(struct diag_list *diags, const char *path, int error)
+bool restore_cannot_write(struct diag_list *diags, const char *path, int error)
 {
     struct diag *d =
         diag_error(diags, DIAG_CHECKPOINT_FAILED, (struct span){0}, "the copy cannot be written");
@@ -40,6 +33,11 @@ static bool check_target(const char *to, struct diag_list *diags)
 
 /* --- One checkpoint --- */
 
+static bool is_table(const struct checkpoint_head_file *file)
+{
+    return file->name.length > 7 && memcmp(file->name.data, "tables/", 7) == 0;
+}
+
 /* A table's bytes must be those of its object's name; those of checkpoints have digests in their MANIFESTs. */
 static bool check_table(struct restoring *r, const struct checkpoint_head_file *file, const char *path)
 {
@@ -61,31 +59,50 @@ static bool check_table(struct restoring *r, const struct checkpoint_head_file *
     return false;
 }
 
-static bool get_file(struct restoring *r, const struct checkpoint_head_file *file)
+bool restore_missing(struct restoring *r, struct str object)
 {
-    char path[PATH_BYTES * 2];
-    snprintf(path, sizeof(path), "%s/%.*s", r->temporary, STR_ARGS(file->name));
+    struct diag *d = diag_error(r->diags, DIAG_STORE_DAMAGED, (struct span){0},
+                                "`%s`: there is no `%.*s`, which a head names",
+                                objects_url(r->store->objects), STR_ARGS(object));
+    diag_hint(r->diags, d, "name a newer checkpoint, if this one was pruned meanwhile; else an older one");
+    return false;
+}
+
+bool restore_folder(struct restoring *r, const char *path)
+{
     char *directory = os_directory(path);
     int error = os_mkdirs(directory);
     free(directory);
-    if (error != 0)
-        return cannot_write(r->diags, path, error);
+    return error == 0 || restore_cannot_write(r->diags, path, error);
+}
+
+bool restore_file(struct restoring *r, const struct checkpoint_head_file *file, uint64_t *bytes)
+{
+    char path[PATH_BYTES * 2];
+    snprintf(path, sizeof(path), "%s/%.*s", r->temporary, STR_ARGS(file->name));
+    if (!restore_folder(r, path))
+        return false;
     enum objects_result result =
         objects_get_file(r->store->objects, file->object, file->bytes, path, r->diags);
-    if (result == OBJECTS_MISSING) {
-        struct diag *d = diag_error(r->diags, DIAG_STORE_DAMAGED, (struct span){0},
-                                    "`%s`: there is no `%.*s`, which a head names",
-                                    objects_url(r->store->objects), STR_ARGS(file->object));
-        diag_hint(r->diags, d,
-                  "name a newer checkpoint, if this one was pruned meanwhile; else an older one");
-    }
+    if (result == OBJECTS_MISSING)
+        return restore_missing(r, file->object);
     if (result != OBJECTS_DONE)
         return false;
-    r->bytes += file->bytes;
-    if (file->name.length > 7 && memcmp(file->name.data, "tables/", 7) == 0 && !check_table(r, file, path))
+    *bytes += file->bytes;
+    if (is_table(file) && !check_table(r, file, path))
         return false;
-    error = os_fsync_parent(path, "ckpt.fsync_directory");
-    return error == 0 || cannot_write(r->diags, path, error);
+    int error = os_fsync_parent(path, "ckpt.fsync_directory");
+    return error == 0 || restore_cannot_write(r->diags, path, error);
+}
+
+/* Gets all files of the head, or, where some key groups are wanted alone, all tables. */
+static bool get_files(struct restoring *r, const struct checkpoint_head *head, bool tables_alone)
+{
+    bool ok = true;
+    for (uint32_t i = 0; ok && i < head->count; i++)
+        if (!tables_alone || is_table(&head->files[i]))
+            ok = restore_file(r, &head->files[i], tables_alone ? &r->read.tables : &r->read.pieces);
+    return ok;
 }
 
 static bool get_checkpoint(struct restoring *r, const struct store_head *chosen)
@@ -97,15 +114,14 @@ static bool get_checkpoint(struct restoring *r, const struct store_head *chosen)
     int error = os_remove_tree(r->temporary);
     if (error == 0)
         error = os_mkdirs(r->temporary);
-    bool ok = error == 0 || cannot_write(r->diags, r->temporary, error);
+    bool ok = error == 0 || restore_cannot_write(r->diags, r->temporary, error);
     enum objects_result result =
         ok ? store_head_get(r->store, chosen->name, &arena, &text, &head, r->diags) : OBJECTS_FAILED;
     ok = result == OBJECTS_DONE;
     if (result == OBJECTS_MISSING)
         diag_error(r->diags, DIAG_STORE_DAMAGED, (struct span){0}, "the checkpoint was pruned meanwhile");
-    r->bytes = 0;
-    for (uint32_t i = 0; ok && i < head.count; i++)
-        ok = get_file(r, &head.files[i]);
+    r->read = (struct checkpoint_store_read){.manifests = text.length};
+    ok = ok && get_files(r, &head, r->groups != NULL) && (r->groups == NULL || restore_groups(r, &head));
     ok = ok && checkpoint_pack_adopt(r->temporary, chosen->id, &is_damaged, r->diags);
     buffer_free(&text);
     arena_free(&arena);
@@ -191,30 +207,46 @@ static int mark(const struct restoring *r)
     return os_write_file(path, url, strlen(url), "objects.restore", "ckpt.fsync");
 }
 
-bool checkpoint_store_restore(struct checkpoint_store *store, struct checkpoint_id *id, const char *to,
-                              uint64_t *bytes, struct diag_list *diags)
+static bool restore(struct restoring *r, struct checkpoint_id *id, const char *to, struct diag_list *diags)
 {
-    struct restoring r = {.store = store};
     struct arena arena = {0};
     struct store_head *heads;
     uint32_t count;
     if (!check_target(to, diags))
         return false;
-    snprintf(r.temporary, sizeof(r.temporary), "%s.tmp", to);
-    bool ok = store_heads(store, &arena, &heads, &count, diags) && get_newest(&r, heads, count, id, diags);
-    int error = ok ? mark(&r) : 0;
+    snprintf(r->temporary, sizeof(r->temporary), "%s.tmp", to);
+    bool ok = store_heads(r->store, &arena, &heads, &count, diags) && get_newest(r, heads, count, id, diags);
+    int error = ok ? mark(r) : 0;
     if (ok && error == 0)
-        error = os_fsync_directory(r.temporary, "ckpt.fsync_directory");
+        error = os_fsync_directory(r->temporary, "ckpt.fsync_directory");
     if (ok && error == 0)
-        error = os_rename(r.temporary, to, "ckpt.rename");
+        error = os_rename(r->temporary, to, "ckpt.rename");
     if (ok && error == 0)
         error = os_fsync_parent(to, "ckpt.fsync_parent");
     if (error != 0)
-        ok = cannot_write(diags, to, error);
+        ok = restore_cannot_write(diags, to, error);
     if (!ok)
-        (void)os_remove_tree(r.temporary);
-    *bytes = r.bytes;
+        (void)os_remove_tree(r->temporary);
     arena_free(&arena);
+    return ok;
+}
+
+bool checkpoint_store_restore(struct checkpoint_store *store, struct checkpoint_id *id, const char *to,
+                              uint64_t *bytes, struct diag_list *diags)
+{
+    struct restoring r = {.store = store};
+    bool ok = restore(&r, id, to, diags);
+    *bytes = r.read.pieces;
+    return ok;
+}
+
+bool checkpoint_store_restore_groups(struct checkpoint_store *store, struct checkpoint_id *id, const char *to,
+                                     const struct group_set *groups, struct checkpoint_store_read *read,
+                                     struct diag_list *diags)
+{
+    struct restoring r = {.store = store, .groups = groups};
+    bool ok = restore(&r, id, to, diags);
+    *read = r.read;
     return ok;
 }
 

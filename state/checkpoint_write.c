@@ -471,6 +471,7 @@ static void tell_parts(struct checkpoint_writer *checkpoint, bool is_published)
 static void write_manifest(struct checkpoint_writer *checkpoint)
 {
     struct manifest manifest = {.info = checkpoint->info,
+                                .groups = checkpoint->dir->groups,
                                 .files = checkpoint->files,
                                 .files_count = checkpoint->files_count,
                                 .parts_count = checkpoint->parts_count,

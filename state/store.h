@@ -98,6 +98,12 @@ LEAT_CHECKED bool store_scan_ranges(struct state_store *store, const struct stor
                                     uint32_t count, store_visit *visit, void *argument);
 /* Writes what is in the database's memory to files, so that store_bytes counts it. False: the store failed. */
 LEAT_CHECKED bool store_flush(struct state_store *store);
+/* store_groups.c. Makes the database in the directory `path`, which nobody has open and whose table files need not be there, forget
+ * those table files that have rows of keyed tables alone, all of them of key groups outside of `groups`. Files of level 0, which
+ * were flushed and not merged yet, stay. *names: the table files that it still has ("000012.sst"), in the arena. Returns NULL, or
+ * the text of an error, malloc'd. */
+char *store_forget_groups(const char *path, const struct group_set *groups, struct arena *arena,
+                          const char ***names, uint32_t *count);
 /* About how many bytes the pairs with first <= key < limit have; recent writes are not counted. */
 uint64_t store_bytes(struct state_store *store, struct str first, struct str limit);
 

@@ -36,6 +36,13 @@ uint32_t group_set_next(const struct group_set *set, uint32_t from);
 /* One more than the largest group of the set; 0: the set is empty. */
 uint32_t group_set_limit(const struct group_set *set);
 uint32_t group_set_count(const struct group_set *set);
+/* Whether the set has all groups of the other one. */
+bool group_set_includes(const struct group_set *set, const struct group_set *other);
+/* As people write it: "0-71, 90". Reading takes no group twice, in any order, and sets stays to 0. False: the text is no such list,
+ * or has a group beyond the last. Writing ends with "..." where the list is longer than some ranges. */
+enum { GROUP_SET_TEXT_BYTES = 160 };
+LEAT_CHECKED bool group_set_parse(struct str text, struct group_set *set);
+void group_set_text(const struct group_set *set, char text[GROUP_SET_TEXT_BYTES]);
 
 enum { PLACEMENT_INSTANCES_MAX = 256 };
 

@@ -67,6 +67,7 @@ static void fuzz_manifest(const uint8_t *data, size_t size)
         must(again.files_count == manifest.files_count && again.parts_count == manifest.parts_count &&
                  again.pieces_count == manifest.pieces_count &&
                  (again.piece_digests == NULL) == (manifest.piece_digests == NULL) &&
+                 (again.groups == NULL) == (manifest.groups == NULL) &&
                  str_equal(again.info.sources, manifest.info.sources),
              "an encoded manifest says the same");
         buffer_free(&out);

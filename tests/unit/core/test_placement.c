@@ -74,13 +74,49 @@ static void test_scatter(void **state)
                              placement_instance(&placement, hash) == i);
 }
 
+static void check_text(const char *text, const char *again)
+{
+    struct group_set groups;
+    char written[GROUP_SET_TEXT_BYTES];
+    assert_int_equal(group_set_parse(str_from(text), &groups), again != NULL);
+    if (again == NULL)
+        return;
+    group_set_text(&groups, written);
+    assert_string_equal(written, again);
+}
+
+static void test_texts(void **state)
+{
+    (void)state;
+    check_text("0-719", "0-719");
+    check_text("7", "7");
+    check_text("90,0-71, 72", "0-72, 90");
+    check_text("718, 5-5,719", "5, 718-719");
+    static const char *const wrong[] = {"",   "-",    "a",           "1-",        "-1",  "720",
+                                        "1,", "1,,2", "2-1",         "1-720",     "1,1", "1-3,2",
+                                        " 1", "1x",   "99999999999", "4294967297"};
+    for (size_t i = 0; i < ARRAY_COUNT(wrong); i++)
+        check_text(wrong[i], NULL);
+    /* Too many ranges for a text: it says that there are more. */
+    struct group_set groups = {0};
+    char text[GROUP_SET_TEXT_BYTES];
+    for (uint32_t group = 100; group < KEY_GROUPS; group += 3)
+        bit_set(groups.words, group), bit_set(groups.words, group + 1 == KEY_GROUPS ? group : group + 1);
+    group_set_text(&groups, text);
+    assert_int_equal(strncmp(text, "100-101, 103-104", 16), 0);
+    assert_string_equal(text + strlen(text) - 5, ", ...");
+    struct group_set empty = {0};
+    group_set_text(&empty, text);
+    assert_string_equal(text, "");
+    assert_true(group_set_includes(&groups, &empty) && !group_set_includes(&empty, &groups));
+    assert_true(group_set_includes(NULL, &groups) && !group_set_includes(&groups, NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sets),
-        cmocka_unit_test(test_all_groups),
-        cmocka_unit_test(test_ranges),
-        cmocka_unit_test(test_scatter),
+        cmocka_unit_test(test_sets),    cmocka_unit_test(test_all_groups), cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_scatter), cmocka_unit_test(test_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
