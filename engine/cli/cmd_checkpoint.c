@@ -12,11 +12,13 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { KEY_LAST = 256, KEY_TO };
+enum { KEY_LAST = 256, KEY_TO, KEY_GROUP_LIST };
 
 struct checkpoint_arguments {
     const char *verb, *directory, *which, *to;
     int64_t last;
+    struct group_set groups; /* to restore */
+    bool has_groups;         /* else all of them */
     struct arena arena;
     struct diag_list diags;
 };
@@ -24,6 +26,9 @@ struct checkpoint_arguments {
 static const struct argp_option options_table[] = {
     {"last", KEY_LAST, "N", 0, "prune: how many of the newest checkpoints to keep (default: 1)", 0},
     {"to", KEY_TO, "DIR", 0, "save, restore: the directory to create; it must be empty or not exist", 0},
+    {"groups", KEY_GROUP_LIST, "LIST", 0,
+     "restore, from a store: these key groups alone, of 0 to 719, for example `0-71, 90`; no job goes on from DIR then",
+     0},
     {0},
 };
 
@@ -36,6 +41,12 @@ static error_t parse(int key, char *argument, struct argp_state *state)
             argp_error(state, "--last takes a number from 1, not `%s`", argument);
         return 0;
     case KEY_TO: a->to = argument; return 0;
+    case KEY_GROUP_LIST:
+        a->has_groups = true;
+        if (!group_set_parse(str_from(argument), &a->groups))
+            argp_error(state, "--groups takes key groups of 0 to %d, such as `0-71, 90`, each once, not `%s`",
+                       KEY_GROUPS - 1, argument);
+        return 0;
     case ARGP_KEY_ARG:
         if (a->verb == NULL)
             a->verb = argument;
@@ -164,6 +175,14 @@ static bool copy(struct checkpoint_dir *dir, struct checkpoint_arguments *a)
                   a->directory);
         return false;
     }
+    if (a->has_groups) {
+        struct diag *d =
+            diag_error(&a->diags, DIAG_NO_COMMAND, (struct span){0},
+                       "`--groups` is for restores from an object store; `%s` is a directory", a->directory);
+        diag_hint(&a->diags, d, "copy all of it: `leat checkpoint %s %s --to %s`", a->verb, a->directory,
+                  a->to);
+        return false;
+    }
     if (!named(a, &id) || !checkpoint_copy(dir, &id, a->to, &bytes, &a->diags))
         return false;
     print_id(id);
@@ -190,6 +209,23 @@ static bool list_store(struct checkpoint_store *store, struct checkpoint_argumen
     return true;
 }
 
+static bool restore_groups(struct checkpoint_store *store, struct checkpoint_arguments *a,
+                           struct checkpoint_id id)
+{
+    struct checkpoint_store_read read;
+    char groups[GROUP_SET_TEXT_BYTES], pieces[32], database[32], rest[32];
+    if (!checkpoint_store_restore_groups(store, &id, a->to, &a->groups, &read, &a->diags))
+        return false;
+    group_set_text(&a->groups, groups);
+    print_id(id);
+    printf(
+        ": key groups %s copied to %s, every byte checked: %s of pieces, %s of databases, %s of MANIFESTs and tables\n",
+        groups, a->to, format_bytes((double)read.pieces, pieces),
+        format_bytes((double)read.database, database),
+        format_bytes((double)(read.manifests + read.tables), rest));
+    return true;
+}
+
 static bool restore_store(struct checkpoint_store *store, struct checkpoint_arguments *a)
 {
     struct checkpoint_id id;
@@ -201,7 +237,11 @@ static bool restore_store(struct checkpoint_store *store, struct checkpoint_argu
         diag_hint(&a->diags, d, "for example `leat checkpoint restore %s --to state/ctr`", a->directory);
         return false;
     }
-    if (!named(a, &id) || !checkpoint_store_restore(store, &id, a->to, &bytes, &a->diags))
+    if (!named(a, &id))
+        return false;
+    if (a->has_groups)
+        return restore_groups(store, a, id);
+    if (!checkpoint_store_restore(store, &id, a->to, &bytes, &a->diags))
         return false;
     print_id(id);
     printf(": %s copied to %s, every byte checked\n", format_bytes((double)bytes, text), a->to);
@@ -241,7 +281,9 @@ static bool run_verb(struct checkpoint_arguments *a)
                        a->directory);
             return false;
         }
-        struct checkpoint_dir_options options = {.path = a->directory, .read_only = !verbs[i].writes};
+        static const struct group_set none; /* a checkpoint of some key groups can be looked at, too */
+        struct checkpoint_dir_options options = {
+            .path = a->directory, .read_only = !verbs[i].writes, .groups = &none};
         struct checkpoint_dir *dir = checkpoint_dir_open(&options, &a->diags);
         bool is_good = dir != NULL && verbs[i].run(dir, a);
         checkpoint_dir_close(dir);

@@ -102,6 +102,30 @@ def test_directory():
     assert resumed >= 1, resumed  # at the second head there is a first one
 
 
+def some_groups(out, url, **environment):
+    """A tenth of the key groups alone: whole, told as such, and refused by a run, which needs the others, too."""
+    result = leat("checkpoint", "restore", url, "--to", f"{out}/some", "--groups", "0-71", **environment)
+    assert result.returncode == 0 and ": key groups 0-71 copied to" in result.stdout, result
+    assert leat("checkpoint", "verify", f"{out}/some").returncode == 0
+    shown = leat("checkpoint", "show", f"{out}/some")
+    assert shown.returncode == 0 and "key groups 0-71 alone" in shown.stdout, shown
+    shutil.rmtree(place(out, "state"))
+    os.rename(place(out, "some"), place(out, "state"))
+    result = run(out, url, **environment)
+    assert result.returncode != 0 and "E0701" in result.stderr and "leat checkpoint restore" in result.stderr, result
+
+
+def test_key_groups():
+    url = f"file:{place('groups')}"
+    assert run("groups-out", url).returncode == 0
+    some_groups("groups-out", url)
+    for groups in ("720", "3-1", "1,1", ""):
+        result = leat("checkpoint", "restore", url, "--to", "x", "--groups", groups)
+        assert result.returncode != 0 and "0-71, 90" in result.stderr, result.stderr
+    result = leat("checkpoint", "restore", "groups-out/state", "--to", "x", "--groups", "1")
+    assert result.returncode != 0 and "from an object store" in result.stderr, result.stderr
+
+
 def test_store_is_behind_at_the_end():
     """The store cannot be written: the job ends well, and says what the store lacks."""
     with open(place("a file"), "w", encoding="utf-8"):
@@ -337,6 +361,7 @@ def test_s3():
         puts = collections.Counter(path for method, path, _, _ in store.seen if method == "PUT")
         assert len(puts) > 10 and set(puts.values()) == {1}, puts.most_common(3)
         from_store("from-s3", "s3://jobs/from", **environment)
+        some_groups("killed-objects.head-s3", "s3://jobs/a b/ü", **environment)
         assert all(path.startswith(("/jobs/from/", "/jobs/a%20b/%C3%BC/")) for path in puts if path != "/jobs"), puts
     return None
 
