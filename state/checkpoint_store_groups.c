@@ -37,12 +37,12 @@ struct gathering {
     uint64_t gap_bytes;       /* what is left of GAP_BYTES */
 };
 
-static bool refuse(struct gathering *g, const struct manifest *manifest, const char *why)
+static bool refuse(struct gathering *g, const char *why)
 {
-    struct diag *d = diag_error(g->r->diags, DIAG_NO_CHECKPOINT, (struct span){0},
-                                "no key groups can be restored of checkpoint %u-%llu in `%s`: %s",
-                                manifest->info.id.generation, (unsigned long long)manifest->info.id.epoch,
-                                objects_url(g->r->store->objects), why);
+    struct diag *d =
+        diag_error(g->r->diags, DIAG_NO_CHECKPOINT, (struct span){0},
+                   "no key groups can be restored of checkpoint %u-%llu in `%s`: %s", g->head->id.generation,
+                   (unsigned long long)g->head->id.epoch, objects_url(g->r->store->objects), why);
     diag_hint(g->r->diags, d, "restore all of it: `leat checkpoint restore %s --to DIR`",
               objects_url(g->r->store->objects));
     return false;
@@ -98,13 +98,16 @@ static bool get_manifest(struct gathering *g, struct checkpoint_id id, struct ma
     if (got != OBJECTS_DONE)
         return false;
     g->r->read.manifests += copy.length;
-    if (manifest_take(copy, id, &g->arena, manifest, &why) == DECODE_DAMAGED)
-        return damaged(g, file->object, -1, why);
+    switch (manifest_take(copy, id, &g->arena, manifest, &why)) {
+    case DECODE_DAMAGED: return damaged(g, file->object, -1, why);
+    case DECODE_OTHER_FORMAT: return refuse(g, "another version of leat wrote it");
+    case DECODE_GOOD: break;
+    }
     if (manifest->info.format != CHECKPOINT_FORMAT ||
         (manifest->pieces_count > 0 && manifest->piece_digests == NULL))
-        return refuse(g, manifest, "it was written before checkpoints had pieces by key group");
+        return refuse(g, "it was written before checkpoints had pieces by key group");
     if (manifest->groups != NULL && !group_set_includes(manifest->groups, g->r->groups))
-        return refuse(g, manifest, "it has other key groups alone");
+        return refuse(g, "it has other key groups alone");
     return true;
 }
 
@@ -113,7 +116,7 @@ static bool get_chain(struct gathering *g)
     struct checkpoint_id id = g->head->id;
     for (; id.generation != 0; id = g->links[g->count++].info.previous) {
         if (g->count == CHECKPOINT_CHAIN_MAX)
-            return refuse(g, &g->links[0], "its chain has no base");
+            return refuse(g, "its chain has no base");
         if (!get_manifest(g, id, &g->links[g->count]))
             return false;
     }

@@ -15,13 +15,17 @@ static struct key key_of(uint32_t i)
 void run_open_state(struct run *r, struct checkpoint *from, const struct group_set *groups)
 {
     struct state_stores_options options = {.path = checkpoint_database_path(r->f.dir, 0, &r->f.arena),
-                                           .count = 1,
+                                           .count = r->databases,
                                            .memory_bytes = STORE_MEMORY,
                                            .from = from};
     assert_true(state_stores_open(&r->stores, &options, &r->f.diags));
-    struct state_store *store = r->stores.items[0];
-    r->table = keyed_table_new(&(struct keyed_options){store, 1, 'k', r->budget, groups});
-    r->queue = time_queue_new(&(struct time_queue_options){store, 2, 'q', r->budget, BUCKET_US, groups});
+    struct state_store *first = r->stores.items[0], *last = r->stores.items[r->databases - 1];
+    r->table = keyed_table_new(&(struct keyed_options){first, 1, 'k', r->budget, groups});
+    r->queue = time_queue_new(&(struct time_queue_options){last, 2, 'q', r->budget, BUCKET_US, groups});
+    for (uint32_t i = 0; i < r->stores.foreign_count; i++)
+        assert_true(keyed_table_import(r->table, r->stores.foreign[i]) &&
+                    time_queue_import(r->queue, r->stores.foreign[i]));
+    state_stores_imported(&r->stores);
 }
 
 void run_close_state(struct run *r)
@@ -32,9 +36,10 @@ void run_close_state(struct run *r)
     state_stores_close(&r->stores);
 }
 
-void run_begin(struct run *r, size_t budget, uint32_t entries)
+void run_begin_with(struct run *r, size_t budget, uint32_t entries, uint32_t databases)
 {
-    *r = (struct run){.budget = budget, .entries = entries, .meanwhile = 2, .records = 1};
+    *r = (struct run){
+        .budget = budget, .entries = entries, .databases = databases, .meanwhile = 2, .records = 1};
     fixture_init(&r->f);
     fixture_open(&r->f, false);
     assert_true(checkpoint_start_generation(r->f.dir, NULL, &r->f.diags));

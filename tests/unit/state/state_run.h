@@ -19,6 +19,7 @@ struct run {
     struct fixture f;   /* with the run's directory */
     size_t budget;      /* of the table, and of the queue */
     uint32_t entries;   /* that run_change goes through */
+    uint32_t databases; /* state stores: the first has the table's database, the last the queue's */
     uint32_t meanwhile; /* of so many entries one changes while a checkpoint is written */
     uint32_t records;   /* of so many changes one adds a record */
     struct state_stores stores;
@@ -30,7 +31,11 @@ struct run {
 };
 
 /* Begins a run with a directory, and nothing in its state. */
-void run_begin(struct run *r, size_t budget, uint32_t entries);
+void run_begin_with(struct run *r, size_t budget, uint32_t entries, uint32_t databases);
+static inline void run_begin(struct run *r, size_t budget, uint32_t entries)
+{
+    run_begin_with(r, budget, entries, 1);
+}
 void run_end(struct run *r);
 /* Opens the stores, from a checkpoint or empty, and the table and the queue with these key groups; r->budget is set. */
 void run_open_state(struct run *r, struct checkpoint *from, const struct group_set *groups);

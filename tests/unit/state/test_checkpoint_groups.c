@@ -48,7 +48,7 @@ static struct content load(struct run *r, const char *path, const struct group_s
                            const struct group_set *counted)
 {
     struct content content = {0};
-    struct run there = {.budget = r->budget};
+    struct run there = {.budget = r->budget, .databases = 1};
     diag_list_init(&there.f.diags, &there.f.arena);
     there.f.dir = checkpoint_dir_open(
         &(struct checkpoint_dir_options){
@@ -134,12 +134,11 @@ static uint64_t piece_bytes(struct run *r, uint64_t epoch, const struct group_se
 
 static const char *const chosen[] = {"0-71", "3, 100-109, 500, 719", "0-719"};
 
-/* A base and two deltas, part of the state in the database: each choice of groups comes as it was, with few bytes. */
-static void test_restore_groups(void **state)
+/* A base and two deltas, part of the state in databases: each choice of groups comes as it was, with few bytes. */
+static void check_restore_groups(uint32_t databases)
 {
-    (void)state;
     struct run r;
-    run_begin(&r, LITTLE, ENTRIES);
+    run_begin_with(&r, LITTLE, ENTRIES, databases);
     run_change(&r, 1, 1);
     run_publish(&r, 1, true);
     run_change(&r, 3, 2);
@@ -147,7 +146,8 @@ static void test_restore_groups(void **state)
     run_change(&r, 7, 3);
     run_publish(&r, 3, false);
     put(&r, 3);
-    assert_true(store_has_database(r.stores.items[0])); /* it was spilled */
+    for (uint32_t i = 0; i < databases; i++)
+        assert_true(store_has_database(r.stores.items[i])); /* something was spilled */
     restore_whole(&r);
     for (size_t i = 0; i < ARRAY_COUNT(chosen); i++) {
         struct group_set groups = groups_of(chosen[i]);
@@ -163,6 +163,13 @@ static void test_restore_groups(void **state)
     }
     assert_int_equal(r.f.diags.count, 0);
     run_end(&r);
+}
+
+static void test_restore_groups(void **state)
+{
+    (void)state;
+    check_restore_groups(1);
+    check_restore_groups(2);
 }
 
 static void demand_refused(struct run *r, const char *name, const struct group_set *groups)
@@ -219,6 +226,7 @@ static void test_published_groups(void **state)
     run_change(&r, 1, 1);
     run_publish(&r, 1, true);
     run_read_manifest(&r, 1, &manifest);
+    assert_non_null(manifest.groups);
     assert_memory_equal(manifest.groups->words, groups.words, sizeof(groups.words));
     put(&r, 1);
     restore_whole(&r);
@@ -321,15 +329,30 @@ static void test_restore_database(void **state)
     run_end(&r);
 }
 
-/* A checkpoint of before has no pieces: it comes as a whole alone. */
+static void demand_no_groups(struct run *r, const char *why)
+{
+    struct group_set groups = groups_of("0-71");
+    struct checkpoint_id id = {0};
+    struct checkpoint_store_read read;
+    diag_list_init(&r->f.diags, &r->f.arena);
+    assert_false(
+        checkpoint_store_restore_groups(r->store, &id, target(r, "some"), &groups, &read, &r->f.diags));
+    const struct diag *diag = fixture_diag(&r->f, DIAG_NO_CHECKPOINT);
+    assert_non_null(diag);
+    assert_non_null(strstr(diag->message, why));
+    assert_non_null(strstr(diag->hint, "restore all of it"));
+}
+
+/* A checkpoint of before has no pieces: it comes as a whole alone. One of another version has what nobody here knows. */
 static void test_no_pieces(void **state)
 {
     (void)state;
     struct run r;
     struct manifest manifest;
     struct group_set groups = groups_of("0-71");
-    struct checkpoint_id id = {0};
-    struct checkpoint_store_read read;
+    char *text;
+    size_t bytes;
+    const size_t format_at = 8 + 3; /* behind the magic number and the head of the array of fields */
     run_begin(&r, PLENTY, ENTRIES);
     run_change(&r, 1, 1);
     run_publish(&r, 1, true);
@@ -337,13 +360,17 @@ static void test_no_pieces(void **state)
     manifest.piece_digests = NULL;
     run_write_manifest(&r, &manifest);
     put(&r, 1);
-    assert_false(
-        checkpoint_store_restore_groups(r.store, &id, target(&r, "some"), &groups, &read, &r.f.diags));
-    const struct diag *diag = fixture_diag(&r.f, DIAG_NO_CHECKPOINT);
-    assert_non_null(diag);
-    assert_non_null(strstr(diag->message, "before checkpoints had pieces"));
+    demand_no_groups(&r, "before checkpoints had pieces");
     restore_whole(&r);
     assert_true(load(&r, target(&r, "whole"), NULL, &groups).entries > 0);
+    const char *path = arena_printf(&r.f.arena, "%s/store/gen-000001-%s/ckpt-000000000001/MANIFEST", r.folder,
+                                    r.store->token);
+    assert_int_equal(os_read_file(path, MANIFEST_BYTES_MAX, &text, &bytes), 0);
+    text[format_at]++;
+    manifest_seal(text, bytes);
+    fixture_write_file(path, text, bytes);
+    free(text);
+    demand_no_groups(&r, "another version");
     run_end(&r);
 }
 
