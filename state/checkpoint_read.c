@@ -281,7 +281,7 @@ static bool has_groups(const struct checkpoint *checkpoint, struct diag_list *di
 {
     const struct checkpoint_dir *dir = checkpoint->dir;
     const struct group_set *groups = checkpoint->chain[checkpoint->count - 1].groups;
-    char path[PATH_BYTES], has[GROUP_SET_TEXT_BYTES], wanted[GROUP_SET_TEXT_BYTES] = "all";
+    char path[PATH_BYTES], has[GROUP_SET_TEXT_BYTES], wanted[GROUP_SET_TEXT_BYTES] = "all of them";
     if (groups == NULL || group_set_includes(groups, dir->groups))
         return true;
     path_checkpoint(dir, checkpoint_info(checkpoint)->id, path);
@@ -289,7 +289,7 @@ static bool has_groups(const struct checkpoint *checkpoint, struct diag_list *di
     if (dir->groups != NULL)
         group_set_text(dir->groups, wanted);
     struct diag *diag = diag_error(diags, DIAG_FOREIGN_DIRECTORY, (struct span){0, 0},
-                                   "expected the key groups %s; the checkpoint has %s alone", wanted, has);
+                                   "the checkpoint has key groups %s alone, expected %s", has, wanted);
     diag_at(diags, diag, path, -1, -1);
     diag_hint(diags, diag,
               "it was restored for these groups: restore the other ones, or all of the checkpoint, with "
