@@ -150,7 +150,7 @@ def check_rows(trips):
 
 
 def test_the_example_runs():
-    trips = make_trips(20_000)
+    trips = make_trips(60_000)
     for name, workers in (("one", 1), ("three", 3)):
         os.mkdir(name)
         write("job.leat", JOB % (workers, name + "/state", name, name, name))
