@@ -41,8 +41,8 @@ void claims_add_input(struct claims *claims, struct str path, const char *who, s
 void claims_add_options(struct claims *claims, const struct option *table, const void *config,
                         const char *who, struct span span);
 
-/* Reports each pair of claims that conflict (E0617; two writers: E0407; owned directories in one another: E0617) and each output that exists but is
- * not a regular file (E0605). false after diagnostics. */
+/* Reports each pair of claims that conflict (E0617; two writers: E0407; two owned directories of which one lies in the other:
+ * E0617) and each output that exists but is not a regular file (E0605). false after diagnostics. */
 LEAT_CHECKED bool claims_check(struct claims *claims, struct diag_list *diags);
 
 /* Notes that a source has opened a file: this file stays an input even if its name is given to another file.

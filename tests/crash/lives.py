@@ -121,8 +121,9 @@ class Round:
             return False
         if status != 0:
             raise Failure(f"a life failed with {status}:\n{said[-3000:]}\n{self.log}")
-        if is_killed and point:  # what it did not come to is not worth another life
-            self.job.never_passed |= (watched | {point}) - self.job.points_seen
+        if is_killed and point:  # what it did not come to is not worth another life, nor what a whole one of many checkpoints did not
+            is_whole = not self.begin and len(self.new_checkpoints()) >= CHECKPOINTS_LEAST
+            self.job.never_passed |= ({point} | (watched if is_whole else set())) - self.job.points_seen
         with open(output, encoding="utf-8") as f:
             self.summary = f.read()
         found, expected = json.loads(self.summary)["records_life"], self.inputs.total - sum(self.start().values())

@@ -366,7 +366,7 @@ def lives_until(kills, rng, new_job, between=lambda: None, report=lambda kills, 
         job, is_through = new_job(), False
         rounds += 1
         while not is_through:
-            if done >= kills:
+            if done == kills:
                 before_end()
                 job.finish()
                 break
@@ -378,6 +378,8 @@ def lives_until(kills, rng, new_job, between=lambda: None, report=lambda kills, 
             if point and point.startswith("restore") and not job.checkpoints():
                 moments.insert(0, (point, at))  # nothing is restored yet
                 point = None
+            if point == TAKING and done + 2 > kills:
+                point = None  # it makes two
             if point == TAKING:
                 process, was_killed = survivor_of_a_takeover(job)
                 done += was_killed

@@ -21,8 +21,6 @@
  * states, which take time. `--seconds` takes more. */
 #ifdef __SANITIZE_THREAD__
 static const double SECONDS = 10;
-#elif defined(__SANITIZE_ADDRESS__)
-static const double SECONDS = 20;
 #else
 static const double SECONDS = 60;
 #endif
