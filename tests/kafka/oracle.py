@@ -327,10 +327,10 @@ def is_stopped(process):
     return False
 
 
-def records_read(job):
-    """By the newest checkpoint."""
-    shown = subprocess.run([LEAT, "checkpoint", "show", job.state], capture_output=True, text=True, check=False)
-    return sum(map(int, re.findall(r"(\d+) records  next", shown.stdout)))
+def records_read(job, checkpoint=""):
+    """From files and topics, by a checkpoint (`@1-1`), or by the newest one."""
+    shown = subprocess.run([LEAT, "checkpoint", "show", job.state + checkpoint], capture_output=True, text=True, check=False)
+    return sum(map(int, re.findall(r"^  source .* (\d+) records  (?:next|at) ", shown.stdout, re.M)))
 
 
 def kill_after(process, seconds):
