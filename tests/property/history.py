@@ -4,7 +4,7 @@ A stream is a source of a job: {"name", "delay" (max_delay, ms), "partitions": [
 file is a list of records, each a dict of its columns, or a text that is no record. All streams have the columns of SCHEMA.
 watermark: None; ["per_key", column, within (ms)]; ["punctuation", drop]: rows whose `b` is true. jump: None, or max_jump (ms).
 
-What engine/run/sequencer/sequencer.c does, said again as plainly as can be: see micro_batches().
+What engine/run/sequencer/form.c does, said again as plainly as can be: see micro_batches().
 """
 
 import collections

@@ -35,6 +35,66 @@ struct piece {
     uint64_t *marks;      /* bit set: the row is a punctuation; NULL: no row is */
 };
 
+/* What a partition offers to the next micro-batch. */
+struct offer {
+    enum {
+        OFFER_WAIT, /* rows must be read or decoded first */
+        OFFER_ROWS,
+        OFFER_NONE, /* live: it has no rows now, and is not waited for */
+        OFFER_OVER, /* it has no rows any more */
+    } tag;
+    /* With OFFER_ROWS: order times of its next row, and of the last row that the micro-batch may have; whether watermarks may
+     * advance behind that one; and index behind it in the head piece. */
+    int64_t next_time, end_time;
+    bool is_cut;
+    uint32_t end;
+};
+
+#define NO_PARTITION UINT32_MAX
+
+/* What a micro-batch holds, as it was chosen before any row is cut off. */
+struct number {
+    uint64_t micro_batch;
+    struct slot *slot;     /* its own */
+    bool is_end, is_final; /* as of the slot */
+    bool has_work;         /* it comes behind the end of all sources, for operators that have work left */
+    enum {
+        NUMBER_EMPTY,
+        NUMBER_UP_TO, /* rows with order times up to `bound`, and of that time the rows of partitions up to `last` */
+        NUMBER_LOGGED, /* the slices of the order log that is replayed */
+    } rows;
+    int64_t bound;
+    uint32_t last; /* id of the partition whose offer ends with it */
+    uint32_t
+        cut; /* id of the partition at whose cut it ends, so that watermarks advance; NO_PARTITION: none */
+    int64_t tick;      /* time to which the arrival clock advances; TIME_MIN: no tick */
+    uint32_t load;     /* with NUMBER_LOGGED: as of the slot */
+    bool follows_load; /* the load follows from its rows */
+};
+
+/* What the partitions of a source contribute to its watermark. */
+struct watermark_part {
+    bool has_say;         /* a partition that is not idle counts: */
+    int64_t lowest;       /* the lowest watermark of these, */
+    uint32_t holder;      /* and the partition that has it, by id; NO_PARTITION: none */
+    int64_t highest_idle; /* of idle partitions; TIME_MIN: none of them counts */
+    int64_t newest;       /* the newest event time; TIME_MIN: none yet */
+};
+
+/* What only cutting the rows of a micro-batch shows. */
+struct cut {
+    struct cut_slice {
+        uint32_t partition;
+        uint64_t records;
+        int64_t time;   /* order time of the last one */
+        int64_t offset; /* behind the last one; 0 where the partition has no offsets */
+    } * slices;         /* in the order of partitions */
+    uint32_t slices_count, slices_room;
+    uint32_t rows;
+    int64_t arrival; /* newest arrival time so far, where an arrival clock is needed; TIME_MIN: none */
+    struct watermark_part *parts; /* per source, behind its rows; only where watermarks advance */
+};
+
 struct partition {
     uint32_t id;     /* unique over all sources; breaks ties of order time */
     uint32_t source; /* index in plan->sources */
@@ -63,6 +123,7 @@ struct partition {
     int64_t arrival_max; /* newest arrival time sequenced, where an arrival clock is needed; TIME_MIN: none */
     int64_t marked;      /* event time of the newest punctuation; TIME_MIN: none so far */
     struct key_times keys; /* newest event time by key, for the per_key watermark */
+    struct offer offer;    /* as of the last attempt to form a micro-batch */
     bool is_held_back;     /* by `align:`: gives no rows to the next micro-batch */
     /* Pieces [head, fixed) have final order times; the running maxima at the end of piece `fixed` - 1. */
     uint64_t fixed;
@@ -84,7 +145,7 @@ struct partition {
 
 /* The partition that holds a source's watermark back. */
 struct watermark_holder {
-    uint32_t partition; /* index of the partition; UINT32_MAX: no single one (merged by event time) */
+    uint32_t partition; /* by id; NO_PARTITION: no single one (merged by event time) */
     int64_t newest;     /* the source's newest event time; TIME_MIN: none yet */
 };
 
@@ -120,6 +181,8 @@ struct sequencer {
     uint32_t pieces_ahead; /* size of a new partition's ring */
     /* Watermark per source; then the arrival clock, before which no later row in order arrived; in us. */
     int64_t *source_watermarks;
+    int64_t order_highest; /* highest order time sequenced; TIME_MIN: none */
+    struct cut cut;        /* of the micro-batch that is being formed */
     struct arrival_clock arrival_clock;
     struct watermark_holder *holders; /* per source */
     struct slot slots[SLOTS];
@@ -164,6 +227,10 @@ struct str sequencer_partition_name(struct run *run, const struct partition *p);
 /* Appends the positions at which a resume goes on behind the micro-batch that is being formed. */
 void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out);
 
+/* form.c */
+/* Forms one micro-batch; false: not possible now. */
+bool form_one(struct run *run);
+
 /* partition.c */
 /* Makes the head piece ready to be cut. Returns false if pieces that this needs are not decoded yet. */
 bool partition_prepare(struct run *run, struct partition *p);
@@ -205,8 +272,10 @@ static inline bool watermark_is_mark(const struct piece *piece, uint32_t row)
 uint32_t watermark_next_mark(const struct piece *piece, uint32_t row, uint32_t end);
 /* Sets which partitions give no rows to the next micro-batch (`align:`); all heads are decoded. */
 void watermark_align(struct run *run);
-/* At a cut: advances the watermarks of all sources and the arrival clock. */
-void watermark_advance(struct run *run);
+/* Sets cut->arrival and cut->parts from the partitions. highest: as of sequencer.order_highest, behind the micro-batch. */
+void watermark_contribute(const struct run *run, int64_t highest, struct cut *cut);
+/* Advances the watermarks of all sources and the arrival clock. */
+void watermark_advance(struct run *run, const struct cut *cut);
 
 /* key_times.c */
 /* Takes in an event time, in microseconds, of the key with this hash, which is not 0. keys_max: bound of the
@@ -238,8 +307,8 @@ int64_t arrival_clock_look(struct arrival_clock *clock, int64_t now, int64_t wal
  * live_set_clock advances the clock and logs the tick. */
 int64_t live_tick(struct run *run);
 void live_set_clock(struct run *run, int64_t time);
-/* Decides the load after a micro-batch got its rows; a changed load goes into the order log. */
-void live_follow_load(struct run *run, const struct slot *slot);
+/* Decides the load after a micro-batch of so many rows; a changed load goes into the order log. */
+void live_follow_load(struct run *run, uint32_t rows);
 void live_set_load(struct run *run, uint32_t load);
 /* Takes in the status of a read. wakes: sequencer.wakes before the read. Returns whether the next micro-batch
  * may be possible now. */
@@ -296,13 +365,15 @@ enum replay_state { REPLAY_WAIT, REPLAY_NUMBER, REPLAY_LAST, REPLAY_OUT };
 enum replay_state replay_ready(struct run *run);
 /* Whether the next micro-batch begins at or after --until. */
 bool replay_is_beyond(const struct run *run);
-/* Cuts the slices of the next micro-batch; returns the partition at whose cut it ends, or NULL. */
-struct partition *replay_fill(struct run *run, struct slot *slot);
+/* After REPLAY_NUMBER or REPLAY_LAST: what the log's next micro-batch holds. */
+void replay_choose(struct run *run, struct number *number);
+/* Cuts its slices. */
+void replay_cut(struct run *run, struct slot *slot);
 
 /* log.c: entries of the order log that is written */
 /* Begins a new piece of the log, with an entry for each partition. */
 void log_begin(struct run *run);
-void log_micro_batch(struct run *run, const struct slot *slot, const struct partition *cut);
+void log_micro_batch(struct run *run, const struct number *number, const struct cut *cut);
 void log_ended(struct run *run, const struct partition *p);
 void log_idle(struct run *run, const struct partition *p);
 void log_added(struct run *run, struct partition *p);

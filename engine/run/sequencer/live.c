@@ -119,14 +119,12 @@ void live_set_clock(struct run *run, int64_t time)
  * the micro-batch has rows, so that the model is as new as it can be. If the micro-batch is half full there
  * are more rows to come, and the steps double until the stream is caught up. The load falls by one at a
  * time, so that one small micro-batch in a rush changes little. */
-void live_follow_load(struct run *run, const struct slot *slot)
+void live_follow_load(struct run *run, uint32_t rows)
 {
     const struct sequencer *s = run->sequencer;
-    uint32_t rows = 0, load = 0;
+    uint32_t load = 0;
     if (!run->plan->follows_load || !s->is_live)
         return;
-    for (uint32_t i = 0; i < slot->slices_count; i++)
-        rows += slot->slices[i].end - slot->slices[i].begin;
     while (load < ORDER_LOAD_MAX && rows > 1U << load)
         load++;
     if (rows >= BATCH_ROWS / 2)

@@ -53,32 +53,29 @@ void log_added(struct run *run, struct partition *p)
         put_partition(run, p, ORDER_ADDED);
 }
 
-void log_micro_batch(struct run *run, const struct slot *slot, const struct partition *cut)
+void log_micro_batch(struct run *run, const struct number *number, const struct cut *cut)
 {
     if (!order_is_written(run))
         return;
-    for (uint32_t i = 0; i < slot->slices_count;) {
-        struct partition *p = slot->slices[i].partition;
-        uint64_t records = 0;
-        /* In a replay a slice of the log may span several batches. */
-        for (; i < slot->slices_count && slot->slices[i].partition == p; i++)
-            records += slot->slices[i].end - slot->slices[i].begin;
+    for (uint32_t i = 0; i < cut->slices_count; i++) {
+        const struct cut_slice *taken = &cut->slices[i];
+        struct partition *p = &run->sequencer->partitions[taken->partition];
         struct order_slice slice = {.partition = p->id,
-                                    .records = records,
-                                    .time = p->order_max,
+                                    .records = taken->records,
+                                    .time = taken->time,
                                     .time_before = p->order_logged,
-                                    .offset = p->offset - 1,
+                                    .offset = taken->offset - 1,
                                     .offset_before = p->offset_logged,
                                     .has_offset = p->has_offsets};
         order_slice(run, &slice);
-        p->order_logged = p->order_max;
-        p->offset_logged = p->offset;
+        p->order_logged = taken->time;
+        p->offset_logged = taken->offset;
     }
-    enum order_tag tag = cut != NULL             ? ORDER_CUT
-                         : slot->is_final        ? ORDER_LAST
-                         : slot->is_done != NULL ? ORDER_ENDED_ALL
-                                                 : ORDER_MICRO_BATCH;
-    order_end(run, slot->micro_batch, tag, cut != NULL ? cut->id : 0);
+    enum order_tag tag = number->cut != NO_PARTITION ? ORDER_CUT
+                         : number->is_final          ? ORDER_LAST
+                         : number->has_work          ? ORDER_ENDED_ALL
+                                                     : ORDER_MICRO_BATCH;
+    order_end(run, number->micro_batch, tag, number->cut != NO_PARTITION ? number->cut : 0);
 }
 
 void log_seal(struct run *run)

@@ -154,6 +154,7 @@ void sequencer_free(struct run *run)
         free(s->partitions[i].pieces);
     }
     watermark_free(run);
+    free(s->cut.slices);
     for (uint32_t i = 0; i < SLOTS; i++)
         free(s->slots[i].slices);
     free(s->partitions);
@@ -291,6 +292,7 @@ static bool restore_partition(struct run *run, struct partition *p, const struct
     p->since_cut = MIN(saved->since_cut, run->sequencer->cut_records - 1);
     p->records = saved->records;
     run->sequencer->records_before += p->records;
+    run->sequencer->order_highest = MAX(run->sequencer->order_highest, p->order_max);
     if (!key_times_load(&p->keys, saved->keys))
         return refuse(run, "the checkpoint's positions are damaged");
     if (p->records == 0)

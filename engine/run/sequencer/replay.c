@@ -504,9 +504,8 @@ static struct slice *add_slice(struct slot *slot)
     return &slot->slices[slot->slices_count++];
 }
 
-struct partition *replay_fill(struct run *run, struct slot *slot)
+void replay_choose(struct run *run, struct number *number)
 {
-    struct replay_log *log = order_replay_log(run);
     struct replay *replay = &run->sequencer->replay;
     struct sequencer *s = run->sequencer;
     for (uint32_t i = 0; i < s->partitions_count; i++)
@@ -519,12 +518,20 @@ struct partition *replay_fill(struct run *run, struct slot *slot)
             s->partitions[i].is_idle = true;
             log_idle(run, &s->partitions[i]);
         }
-    if (replay->tick != TIME_MIN)
-        live_set_clock(run, replay->tick);
-    live_set_load(run, replay->load);
-    for (uint32_t i = 0; i < replay->slices_count; i++) {
-        struct partition *p = &s->partitions[replay->slices[i].partition];
-        for (uint64_t left = replay->slices[i].records; left > 0;) {
+    number->rows = NUMBER_LOGGED;
+    number->cut = replay->tag == ORDER_CUT ? replay->cut : NO_PARTITION;
+    number->tick = replay->tick;
+    number->load = replay->load;
+    replay->has_number = false;
+    order_replay_log(run)->next++;
+}
+
+void replay_cut(struct run *run, struct slot *slot)
+{
+    struct sequencer *s = run->sequencer;
+    for (uint32_t i = 0; i < s->replay.slices_count; i++) {
+        struct partition *p = &s->partitions[s->replay.slices[i].partition];
+        for (uint64_t left = s->replay.slices[i].records; left > 0;) {
             bool is_ready = partition_prepare(run, p);
             leat_assert(is_ready);
             uint32_t rows = PIECE_AT(p, p->head)->batch->rows;
@@ -537,10 +544,4 @@ struct partition *replay_fill(struct run *run, struct slot *slot)
         }
         p->since_cut = MIN(p->since_cut, s->cut_records - 1); /* a log may have other cuts */
     }
-    replay->has_number = false;
-    log->next++;
-    if (replay->tag != ORDER_CUT)
-        return NULL;
-    s->partitions[replay->cut].since_cut = 0;
-    return &s->partitions[replay->cut];
 }

@@ -148,7 +148,7 @@ static void add_times(struct run *run, struct run_stats *stats)
         stats->watermark = MIN(stats->watermark, s->source_watermarks[i]);
         if (s->has_input_ended)
             continue;
-        bool is_alone = run_source_node(run, i)->has_time && holder->partition != UINT32_MAX &&
+        bool is_alone = run_source_node(run, i)->has_time && holder->partition != NO_PARTITION &&
                         s->partitions[holder->partition].has_own_order;
         if (is_alone && !is_over)
             snprintf(node->time.held_by, sizeof(node->time.held_by), "%.*s",

@@ -62,7 +62,9 @@ void watermark_init(struct run *run)
     for (uint32_t i = 0; i <= count; i++)
         s->source_watermarks[i] = TIME_MIN;
     for (uint32_t i = 0; i < count; i++)
-        s->holders[i] = (struct watermark_holder){UINT32_MAX, TIME_MIN};
+        s->holders[i] = (struct watermark_holder){NO_PARTITION, TIME_MIN};
+    s->order_highest = TIME_MIN;
+    s->cut.parts = arena_array(&run->arena, struct watermark_part, MAX(count, 1));
     for (uint32_t i = 0; i < SLOTS; i++)
         s->slots[i].watermarks = arena_array(&run->arena, int64_t, count + 1);
 }
@@ -382,9 +384,9 @@ void watermark_align(struct run *run)
 
 /* --- Watermarks at a cut --- */
 
-/* The partition's part in its source's watermark. bound: highest order time sequenced, over all partitions.
+/* The partition's part in its source's watermark. highest: order time sequenced, over all partitions.
  * Returns false if the partition has ended and no longer counts. */
-static bool partition_watermark(const struct partition *p, const struct plan_node *node, int64_t bound,
+static bool partition_watermark(const struct partition *p, const struct plan_node *node, int64_t highest,
                                 int64_t *watermark)
 {
     const struct source_common *common = node->common;
@@ -392,8 +394,8 @@ static bool partition_watermark(const struct partition *p, const struct plan_nod
     int strategy = node->has_time ? common->watermark.choice : WATERMARK_BOUNDED;
     if (p->is_over && (!is_by_event || strategy == WATERMARK_PUNCTUATION))
         return false;
-    bool is_known = is_by_event ? bound != TIME_MIN : node->has_time && p->has_event;
-    int64_t time = is_by_event ? bound : p->event_max;
+    bool is_known = is_by_event ? highest != TIME_MIN : node->has_time && p->has_event;
+    int64_t time = is_by_event ? highest : p->event_max;
     if (strategy == WATERMARK_PUNCTUATION) {
         is_known = p->marked != TIME_MIN;
         time = p->marked;
@@ -405,51 +407,59 @@ static bool partition_watermark(const struct partition *p, const struct plan_nod
     return true;
 }
 
-/* The lowest watermark of the source's partitions that are not idle; if all are idle, the highest, because
- * idle partitions hold no watermark back. Also sets the source's holder. Returns false if no partition
- * counts. */
-static bool source_watermark(struct run *run, uint32_t source, int64_t bound, int64_t *watermark)
+static struct watermark_part contribute(const struct run *run, uint32_t source, int64_t highest)
 {
     const struct sequencer *s = run->sequencer;
     const struct plan_node *node = run_source_node(run, source);
-    struct watermark_holder *holder = &run->sequencer->holders[source];
-    int64_t lowest = TIME_MAX, highest_idle = TIME_MIN;
-    bool has_say = false;
-    holder->partition = UINT32_MAX;
+    struct watermark_part part = {
+        .lowest = TIME_MAX, .holder = NO_PARTITION, .highest_idle = TIME_MIN, .newest = TIME_MIN};
+    int64_t watermark;
     for (uint32_t i = 0; i < s->partitions_count; i++) {
         const struct partition *p = &s->partitions[i];
         if (p->source != source)
             continue;
-        holder->newest = p->has_event ? MAX(holder->newest, p->event_max) : holder->newest;
-        if (!partition_watermark(p, node, bound, watermark))
+        part.newest = p->has_event ? MAX(part.newest, p->event_max) : part.newest;
+        if (!partition_watermark(p, node, highest, &watermark))
             continue;
-        highest_idle = p->is_idle ? MAX(highest_idle, *watermark) : highest_idle;
-        if (!p->is_idle && (!has_say || *watermark < lowest)) {
-            lowest = *watermark;
-            holder->partition = i;
+        part.highest_idle = p->is_idle ? MAX(part.highest_idle, watermark) : part.highest_idle;
+        if (!p->is_idle && (!part.has_say || watermark < part.lowest)) {
+            part.lowest = watermark;
+            part.holder = p->id;
         }
-        has_say |= !p->is_idle;
+        part.has_say |= !p->is_idle;
     }
-    *watermark = has_say ? lowest : highest_idle;
-    return has_say || highest_idle != TIME_MIN;
+    return part;
 }
 
-/* A source that has ended, or is idle and never had a record, gets the lowest watermark of the other sources,
- * so that it does not hold back operators that read several sources. */
-void watermark_advance(struct run *run)
+void watermark_contribute(const struct run *run, int64_t highest, struct cut *cut)
+{
+    const struct sequencer *s = run->sequencer;
+    cut->arrival = TIME_MIN;
+    for (uint32_t i = 0; i < s->partitions_count; i++)
+        cut->arrival = MAX(cut->arrival, s->partitions[i].arrival_max);
+    for (uint32_t source = 0; source < run->plan->sources_count; source++)
+        cut->parts[source] = contribute(run, source, highest);
+}
+
+/* A source's watermark is the lowest of its partitions that are not idle; if all are idle, the highest, because idle
+ * partitions hold no watermark back. A source that has ended, or is idle and never had a record, gets the lowest watermark of
+ * the other sources, so that it does not hold back operators that read several sources. */
+void watermark_advance(struct run *run, const struct cut *cut)
 {
     struct sequencer *s = run->sequencer;
     uint32_t count = run->plan->sources_count;
     bool has_say[PLAN_SOURCES_MAX];
-    int64_t bound = TIME_MIN, lowest_alive = TIME_MAX, watermark, *clock = &s->source_watermarks[count];
-    for (uint32_t i = 0; i < s->partitions_count; i++) {
-        bound = MAX(bound, s->partitions[i].order_max);
-        *clock = MAX(*clock, s->partitions[i].arrival_max);
-    }
+    int64_t lowest_alive = TIME_MAX, *clock = &s->source_watermarks[count];
+    *clock = MAX(*clock, cut->arrival);
     for (uint32_t source = 0; source < count; source++) {
-        has_say[source] = source_watermark(run, source, bound, &watermark);
+        const struct watermark_part *part = &cut->parts[source];
+        struct watermark_holder *holder = &s->holders[source];
+        holder->partition = part->holder;
+        holder->newest = MAX(holder->newest, part->newest);
+        has_say[source] = part->has_say || part->highest_idle != TIME_MIN;
         if (!has_say[source])
             continue;
+        int64_t watermark = part->has_say ? part->lowest : part->highest_idle;
         s->source_watermarks[source] = MAX(s->source_watermarks[source], watermark);
         lowest_alive = MIN(lowest_alive, s->source_watermarks[source]);
     }

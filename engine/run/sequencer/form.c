@@ -1,0 +1,387 @@
+/* Forms micro-batches. One is formed when each partition has a decoded head, or is not waited for. The head's rows end where
+ * it does, or at the partition's next cut; the earliest of these ends, by (order time, partition), is the bound of the
+ * micro-batch, which has the rows of all partitions up to it.
+ *
+ * Four steps, each of which knows no more than it says:
+ *
+ *   offer    of each partition: whether it has rows, and the order time of its next end
+ *   choose   from the offers, never from rows: what the micro-batch holds (struct number)
+ *   cut      the rows of each partition, and what only they show: slices, and what moves watermarks
+ *   finish   watermarks, load, barrier and placement; the entries in the order log
+ *
+ * All under the sequencer's mutex. */
+#include "run/sequencer/internal.h"
+
+#include "run/base/barrier.h"
+#include "run/base/placements.h"
+#include "run/order/order.h"
+#include "run/publish/publish.h"
+
+#include "core/mem.h"
+
+/* --- Offers --- */
+
+/* Index behind the last row that the next micro-batch may take from the head piece: the piece's end, or the partition's next
+ * cut. *is_cut: whether watermarks may advance there. */
+static uint32_t head_end(const struct sequencer *s, const struct partition *p, bool *is_cut)
+{
+    const struct piece *piece = PIECE_AT(p, p->head);
+    uint32_t rows = piece->batch->rows, records = s->cut_records - p->since_cut;
+    uint32_t end = watermark_next_mark(piece, p->head_row, MIN(rows, p->head_row + records));
+    *is_cut = end - p->head_row == records || watermark_is_mark(piece, end - 1) ||
+              (end == rows && (p->is_live || partition_is_whole(p)));
+    return end;
+}
+
+/* Makes the partition's offer for the next micro-batch. */
+static void make_offer(struct run *run, struct partition *p)
+{
+    p->offer = (struct offer){.tag = OFFER_WAIT};
+    while (p->head < p->tail) {
+        if (!partition_prepare(run, p))
+            return;
+        if (p->head_row < PIECE_AT(p, p->head)->batch->rows)
+            break;
+        partition_drop_head(p);
+    }
+    bool goes_on = !p->is_ended || p->is_reading;
+    if (p->head < p->tail) {
+        p->offer.tag = OFFER_ROWS;
+        p->offer.end = head_end(run->sequencer, p, &p->offer.is_cut);
+        const int64_t *times = PIECE_AT(p, p->head)->batch->order_time;
+        p->offer.next_time = times[p->head_row];
+        p->offer.end_time = times[p->offer.end - 1];
+    } else if (!goes_on) {
+        p->offer.tag = OFFER_OVER;
+    } else if (live_goes_without(run, p)) {
+        p->offer.tag = OFFER_NONE;
+    }
+}
+
+/* --- Choosing --- */
+
+/* What the partitions offer together. */
+enum heads {
+    HEADS_WAIT, /* wait for rows of a partition */
+    HEADS_ROWS,
+    HEADS_LULL, /* live sources have no rows now; or none may be taken: at a stop, or while sinks are full */
+    HEADS_STOP, /* the replayed order log ends here, and later micro-batches cannot be computed */
+    HEADS_OVER, /* no rows any more: all partitions have ended */
+};
+
+/* Returns HEADS_WAIT unless every partition has rows to offer, has ended, or is not waited for. */
+static enum heads find_heads(struct run *run)
+{
+    struct sequencer *s = run->sequencer;
+    bool has_rows = false, is_over = true;
+    for (uint32_t i = 0; i < s->partitions_count; i++) {
+        struct partition *p = &s->partitions[i];
+        make_offer(run, p);
+        if (p->offer.tag == OFFER_WAIT)
+            return HEADS_WAIT;
+        has_rows |= p->offer.tag == OFFER_ROWS;
+        is_over &= p->offer.tag == OFFER_OVER;
+        if (p->offer.tag == OFFER_OVER && !p->is_over)
+            log_ended(run, p);
+        p->is_over = p->offer.tag == OFFER_OVER;
+    }
+    return has_rows ? HEADS_ROWS : is_over ? HEADS_OVER : HEADS_LULL;
+}
+
+/* The micro-batch ends with the offer that ends first. */
+static void choose_rows(struct run *run, struct number *number)
+{
+    const struct sequencer *s = run->sequencer;
+    const struct partition *first = NULL;
+    watermark_align(run);
+    for (uint32_t i = 0; i < s->partitions_count; i++) {
+        const struct partition *p = &s->partitions[i];
+        if (p->offer.tag == OFFER_ROWS && !p->is_held_back &&
+            (first == NULL || p->offer.end_time < first->offer.end_time))
+            first = p;
+    }
+    leat_assert(first != NULL);
+    number->rows = NUMBER_UP_TO;
+    number->bound = first->offer.end_time;
+    number->last = first->id;
+    number->cut = first->offer.is_cut ? first->id : NO_PARTITION;
+}
+
+/* Whether the next rows of all partitions are at or beyond --until. */
+static bool is_beyond_until(struct run *run)
+{
+    const struct sequencer *s = run->sequencer;
+    if (s->until_us == TIME_MAX)
+        return false;
+    if (s->is_replaying)
+        return replay_is_beyond(run);
+    for (uint32_t i = 0; i < s->partitions_count; i++)
+        if (s->partitions[i].offer.tag == OFFER_ROWS && s->partitions[i].offer.next_time < s->until_us)
+            return false;
+    return true;
+}
+
+/* Whether the next micro-batch can be formed: by the order log in a replay, else by the partitions' offers. */
+static enum heads next_heads(struct run *run)
+{
+    enum replay_state state = run->sequencer->is_replaying ? replay_ready(run) : REPLAY_WAIT;
+    if (run_has_failed(run))
+        return HEADS_WAIT;
+    if (!run->sequencer->is_replaying)
+        return find_heads(run);
+    switch (state) {
+    case REPLAY_NUMBER: return HEADS_ROWS;
+    case REPLAY_LAST: return HEADS_OVER;
+    case REPLAY_OUT: return HEADS_STOP;
+    default: return HEADS_WAIT;
+    }
+}
+
+static enum heads choose_heads(struct run *run, bool is_stop, bool is_held)
+{
+    bool is_replaying = run->sequencer->is_replaying;
+    if (run->sequencer->has_input_ended)
+        return HEADS_OVER;
+    bool is_empty = is_stop ? !is_replaying || !replay_log_is_redo(run) : is_held && !is_replaying;
+    return is_empty ? HEADS_LULL : next_heads(run);
+}
+
+/* The slot for this micro-batch, or NULL while a stage has not finished the slot's earlier one. */
+static struct slot *free_slot(struct run *run, uint64_t micro_batch)
+{
+    struct slot *slot = sequencer_slot(run, micro_batch);
+    if (micro_batch >= run->sequencer->first + SLOTS)
+        for (uint32_t stage = 0; stage < run->plan->stages_count; stage++)
+            if (atomic_load_explicit(&slot->stage_done[stage], memory_order_acquire) !=
+                run_stage_pieces(run, stage))
+                return NULL;
+    return slot;
+}
+
+/* Whether to form a micro-batch without rows, in a lull or while sinks are full: because a partition became
+ * idle, because the arrival clock ticks, or because a checkpoint waits for a barrier and has something to
+ * save: an epoch that has micro-batches, or positions that rose without records. */
+static bool is_worth_a_micro_batch(struct run *run, const struct number *number)
+{
+    return number->cut != NO_PARTITION || number->tick != TIME_MIN ||
+           (run->barrier != NULL &&
+            (number->micro_batch > run->sequencer->last_barrier || run->sequencer->has_risen) &&
+            barrier_is_waiting(run));
+}
+
+static bool has_read_all(const struct sequencer *s)
+{
+    for (uint32_t i = 0; i < s->partitions_count; i++)
+        if (!s->partitions[i].is_ended && !s->partitions[i].is_quiet)
+            return false;
+    return true;
+}
+
+/* Whether nothing that comes behind the sources keeps a micro-batch from being formed. *is_held: it may have no rows. */
+static bool may_form(struct run *run, const struct slot *slot, uint64_t micro_batch, bool is_stop,
+                     bool *is_held)
+{
+    if (slot == NULL)
+        return hold_because(run, RUN_LANE_BEHIND_NODES);
+    if (hold_state_is_pressed(run))
+        return hold_because(run, RUN_LANE_BEHIND_CHECKPOINT);
+    if (order_is_full(run))
+        return hold_because(run, RUN_LANE_BEHIND_ORDER);
+    if (run->sequencer->has_input_ended && !ended_is_through(run, micro_batch))
+        return hold_because(run, RUN_LANE_BEHIND_NODES);
+    if (!run->sequencer->has_input_ended && !live_discover(run))
+        return false;
+    *is_held = !is_stop && hold_sinks_are_full(run);
+    if (*is_held && !hold_may_form(run, micro_batch))
+        return hold_because(run, RUN_LANE_BEHIND_SINKS);
+    if (!is_stop && run->barrier != NULL && hold_disk_is_low(run))
+        return hold_because(run, RUN_LANE_BEHIND_DISK);
+    if (!is_stop && hold_store_is_behind(run))
+        return hold_because(run, RUN_LANE_BEHIND_STORE);
+    (void)hold_because(run, RUN_LANE_WAITS);
+    return true;
+}
+
+/* A micro-batch whose rows are not chosen by a log, and which is neither a stop's nor behind the end. False: not now. */
+static bool choose_now(struct run *run, enum heads heads, bool is_held, struct number *number)
+{
+    struct partition *idle = live_take_idle(run);
+    number->follows_load = true;
+    if (heads == HEADS_ROWS) {
+        choose_rows(run, number);
+        return true;
+    }
+    /* Live sources have no end; so a run with a trace stops when all sources have nothing more to read. */
+    if (unlikely(run->trace != NULL) && has_read_all(run->sequencer))
+        atomic_store(&run->sequencer->stop_requested, true);
+    number->cut = idle != NULL ? idle->id : NO_PARTITION;
+    number->tick = is_held ? TIME_MIN : live_tick(run);
+    return is_worth_a_micro_batch(run, number);
+}
+
+/* Decides what the next micro-batch is; false: it cannot be formed now. */
+static bool choose(struct run *run, struct number *number)
+{
+    struct sequencer *s = run->sequencer;
+    uint64_t micro_batch = atomic_load_explicit(&s->formed, memory_order_relaxed);
+    *number = (struct number){.micro_batch = micro_batch,
+                              .slot = free_slot(run, micro_batch),
+                              .cut = NO_PARTITION,
+                              .bound = TIME_MIN,
+                              .tick = TIME_MIN};
+    bool is_stop = atomic_load_explicit(&s->stop_requested, memory_order_relaxed), is_held;
+    if (!may_form(run, number->slot, micro_batch, is_stop, &is_held))
+        return false;
+    enum heads heads = choose_heads(run, is_stop, is_held);
+    if (heads == HEADS_WAIT)
+        return false;
+    /* A replay after a fallback must form the micro-batches of the log unchanged: at a stop, too, the last
+     * micro-batch is the next one of the log. */
+    bool is_redo = s->is_replaying && replay_log_is_redo(run);
+    is_stop |= heads == HEADS_STOP || (heads == HEADS_ROWS && !is_redo && is_beyond_until(run));
+    bool has_ended = heads == HEADS_OVER;
+    number->has_work = has_ended && ended_has_work(run);
+    number->is_final = has_ended && !number->has_work;
+    number->is_end = is_stop || number->is_final;
+    if (number->is_end && run->barrier != NULL && !barrier_takes_last(run))
+        return false;
+    if (s->is_replaying && (!is_stop || is_redo))
+        replay_choose(run, number);
+    else if (!is_stop && !has_ended)
+        return choose_now(run, heads, is_held, number);
+    return true;
+}
+
+/* --- Cutting --- */
+
+/* Index behind the head's rows with order times up to the bound, by binary search: order times never fall. */
+static uint32_t rows_up_to(const struct partition *p, int64_t bound, bool is_inclusive)
+{
+    const struct batch *batch = PIECE_AT(p, p->head)->batch;
+    uint32_t low = p->head_row, high = batch->rows;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        bool is_within =
+            is_inclusive ? batch->order_time[middle] <= bound : batch->order_time[middle] < bound;
+        if (is_within)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void cut_rows(struct run *run, const struct number *number)
+{
+    struct sequencer *s = run->sequencer;
+    struct slot *slot = number->slot;
+    slot->slices_count = 0;
+    if (slot->slices_room < s->partitions_count) {
+        slot->slices = mem_realloc(slot->slices, s->partitions_count * sizeof(*slot->slices));
+        slot->slices_room = s->partitions_count;
+    }
+    if (number->rows == NUMBER_LOGGED)
+        replay_cut(run, slot);
+    for (uint32_t i = 0; number->rows == NUMBER_UP_TO && i < s->partitions_count; i++) {
+        struct partition *p = &s->partitions[i];
+        if (p->offer.tag != OFFER_ROWS || p->is_held_back)
+            continue;
+        uint32_t end =
+            p->id == number->last ? p->offer.end : rows_up_to(p, number->bound, p->id < number->last);
+        if (end > p->head_row)
+            partition_cut(run, p, end, &slot->slices[slot->slices_count++]);
+    }
+    if (number->cut != NO_PARTITION)
+        s->partitions[number->cut].since_cut = 0;
+}
+
+/* Cuts off the rows that the micro-batch has, and says what they show. */
+static void cut(struct run *run, const struct number *number, struct cut *cut)
+{
+    const struct slot *slot = number->slot;
+    cut_rows(run, number);
+    if (cut->slices_room < run->sequencer->partitions_count) {
+        cut->slices_room = run->sequencer->partitions_count;
+        cut->slices = mem_realloc(cut->slices, cut->slices_room * sizeof(*cut->slices));
+    }
+    cut->slices_count = cut->rows = 0;
+    for (uint32_t i = 0; i < slot->slices_count;) {
+        const struct partition *p = slot->slices[i].partition;
+        struct cut_slice *taken = &cut->slices[cut->slices_count++];
+        *taken = (struct cut_slice){.partition = p->id, .time = p->order_max, .offset = p->offset};
+        /* In a replay a slice of the log may span several batches. */
+        for (; i < slot->slices_count && slot->slices[i].partition == p; i++)
+            taken->records += slot->slices[i].end - slot->slices[i].begin;
+        cut->rows += (uint32_t)taken->records;
+    }
+}
+
+/* --- Finishing --- */
+
+/* Sets the slot's watermarks. A stop of the run is no cut: watermarks do not advance. */
+static void set_watermarks(struct run *run, const struct number *number, struct cut *cut)
+{
+    struct sequencer *s = run->sequencer;
+    for (uint32_t i = 0; i < cut->slices_count; i++)
+        s->order_highest = MAX(s->order_highest, cut->slices[i].time);
+    if (number->cut != NO_PARTITION) {
+        watermark_contribute(run, s->order_highest, cut);
+        watermark_advance(run, cut);
+    }
+    /* The last element is the arrival clock. */
+    for (uint32_t source = 0; source <= run->plan->sources_count; source++)
+        number->slot->watermarks[source] = number->is_final ? TIME_MAX : s->source_watermarks[source];
+}
+
+/* Attaches what is due at a barrier. */
+static void finish_barrier(struct run *run, struct slot *slot)
+{
+    slot->barrier = run->barrier == NULL ? 0 : barrier_attach(run, slot->is_end);
+    slot->next = slot->announced = NULL;
+    if (slot->barrier == 0)
+        return;
+    sequencer_save(run, slot->is_final, &run->barrier->positions);
+    log_seal(run);
+    if (!slot->is_end)
+        placements_turn(run, slot->micro_batch, &slot->announced, &slot->next);
+    run->sequencer->last_barrier = slot->micro_batch + 1;
+}
+
+static void finish(struct run *run, const struct number *number, struct cut *cut)
+{
+    struct sequencer *s = run->sequencer;
+    struct slot *slot = number->slot;
+    slot->micro_batch = number->micro_batch;
+    slot->is_final = number->is_final;
+    slot->is_end = number->is_end;
+    slot->is_done = number->has_work ? s->is_done : NULL;
+    if (number->tick != TIME_MIN)
+        live_set_clock(run, number->tick);
+    set_watermarks(run, number, cut);
+    if (number->rows == NUMBER_LOGGED)
+        live_set_load(run, number->load);
+    if (number->follows_load)
+        live_follow_load(run, cut->rows);
+    slot->load = s->load;
+    slot->placement = placements_now(run);
+    slot->is_published = run->publisher != NULL && publish_is_on(run);
+    log_micro_batch(run, number, cut);
+    s->is_finished = slot->is_final;
+    s->has_input_ended |= number->has_work;
+    s->is_replaying &= !number->has_work;
+    finish_barrier(run, slot);
+    for (uint32_t stage = 0; stage < run->plan->stages_count; stage++)
+        atomic_store_explicit(&slot->stage_done[stage], 0, memory_order_relaxed);
+    s->has_ended = slot->is_end;
+    atomic_store_explicit(&s->formed, number->micro_batch + 1, memory_order_release);
+}
+
+bool form_one(struct run *run)
+{
+    struct number number;
+    if (run->sequencer->has_ended || !choose(run, &number))
+        return false;
+    cut(run, &number, &run->sequencer->cut);
+    finish(run, &number, &run->sequencer->cut);
+    return log_keep_up(run);
+}
