@@ -1,5 +1,6 @@
 /* The public functions: build, start, wait, free. */
 #include "run/base/barrier.h"
+#include "run/base/peers.h"
 #include "run/base/placements.h"
 #include "run/checkpoints/checkpoints.h"
 #include "run/lanes/lanes.h"
@@ -33,7 +34,9 @@ static void count_instances(struct run *run)
     const struct plan *plan = run->plan;
     run->stage_instances = arena_array(&run->arena, uint32_t, plan->stages_count);
     for (uint32_t stage = 0; stage < plan->stages_count; stage++)
-        run->stage_instances[stage] = plan->stages[stage].tag == STAGE_SINGLE ? 1 : run->lanes_count;
+        run->stage_instances[stage] = plan->stages[stage].tag != STAGE_SINGLE     ? run->lanes_count
+                                      : peers_home(run, stage) == peers_self(run) ? 1
+                                                                                  : 0;
 }
 
 struct run *run_new(const struct plan *plan, const struct run_options *options, struct diag_list *diags)
@@ -46,6 +49,7 @@ struct run *run_new(const struct plan *plan, const struct run_options *options, 
     run->observer = run->trace != NULL ? &trace_observer : NULL;
     run->lanes_count = choose_lanes(plan, options);
     base_init(run);
+    peers_init(run);
     count_instances(run);
     refused_budget(plan->config.memory_bytes);
     bool is_good = checkpoints_init(run) && placements_begin(run) && checkpoints_open_state(run);
@@ -70,6 +74,19 @@ struct run *run_new(const struct plan *plan, const struct run_options *options, 
     run_ends_fenced(run);
     run_free(run);
     return NULL;
+}
+
+bool run_receive(struct run *run, uint32_t worker, struct str message)
+{
+    struct words words = {.left = message};
+    uint64_t tag = words_take(&words);
+    if (words.is_short || worker >= peers_count(run))
+        return false;
+    switch (tag) {
+    case PEER_ROWS: return lanes_receive(run, &words);
+    case PEER_DONE: return peers_take_done(run, worker, &words);
+    default: return sequencer_receive(run, worker, message);
+    }
 }
 
 bool run_start(struct run *run)
@@ -147,6 +164,7 @@ void run_free(struct run *run)
     state_stores_close(&run->stores);
     checkpoints_free(run);
     temporary_directory_remove(&run->temporary);
+    peers_free(run);
     base_free(run);
     free(run);
 }

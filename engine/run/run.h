@@ -25,8 +25,21 @@ enum run_start_mode {
 };
 
 /* run_new copies the struct; what its pointers name stays the caller's, and must live as long as the run. */
+/* The workers of a cluster, as the run of one of them sees the others: runs of the same plan with the same number of lanes,
+ * which give each other messages. Each worker has a part of the sources' partitions and of the key groups; the leader orders
+ * the rows of all. */
+enum { RUN_WORKERS_MAX = 64 };
+struct run_peers {
+    uint32_t self, count, leader; /* workers have the numbers 0 to count - 1 */
+    /* Sends a message to another worker; messages to one arrive in order, each once. The bytes are copied. Never blocks. Any
+     * thread. */
+    void (*send)(void *engine, uint32_t worker, struct str message);
+    void *engine;
+};
+
 struct run_options {
-    uint32_t lanes; /* 0: the job's `workers`, else one per core */
+    const struct run_peers *peers; /* NULL: the run is alone */
+    uint32_t lanes;                /* 0: the job's `workers`, else one per core */
     /* Stop when the next row of every partition is at or after this order time; TIME_MAX: never. */
     int64_t until_us;
     enum run_start_mode mode;
@@ -69,6 +82,9 @@ bool order_is_directory(const char *path);
 
 /* Opens sources and sinks, restores state. NULL after diagnostics, or because *stop was set. */
 struct run *run_new(const struct plan *plan, const struct run_options *options, struct diag_list *diags);
+/* Takes a message from another worker. False: it is none that this run can have. From run_new to run_wait's return; messages of
+ * one worker come one after the other, those of several may come on several threads. */
+LEAT_CHECKED bool run_receive(struct run *run, uint32_t worker, struct str message);
 /* Starts the threads. Returns false after a diagnostic; the caller calls run_wait even then. */
 bool run_start(struct run *run);
 /* Takes a last checkpoint and stops the run; further calls change nothing. Any thread, but not from a

@@ -56,7 +56,9 @@ struct run {
     struct trace *trace;                 /* what `leat trace` follows, with one lane; NULL: none */
     const struct run_observer *observer; /* set if `trace` is; else NULL */
     uint32_t lanes_count;
-    uint32_t *stage_instances;      /* by stage: number of its instances */
+    uint32_t *stage_instances; /* by stage: number of its instances that are this worker's */
+    /* Messages of other workers, that they have run a micro-batch (base/peers.h). */
+    struct peer_progress *peer_progress;
     struct placement placements[2]; /* by version modulo 2 (base/placements.h) */
     /* Guarded by the sequencer's mutex: the version of the next micro-batch; a change to the one behind it is announced. */
     uint32_t placement_version;

@@ -1,6 +1,7 @@
 #include "run/base/placements.h"
 
 #include "core/os.h"
+#include "run/base/peers.h"
 #include "state/checkpoint.h"
 
 static const char part_name[] = "placement";
@@ -25,9 +26,9 @@ bool placements_begin(struct run *run)
 {
     struct placement *first = &run->placements[0];
     if (test_placement() != 0)
-        placement_scatter(first, run->lanes_count, test_placement());
+        placement_scatter(first, peers_instances(run), test_placement());
     else
-        placement_ranges(first, run->lanes_count);
+        placement_ranges(first, peers_instances(run));
     for (uint32_t stage = 1; stage < run->plan->stages_count && run->lanes_count > 1; stage++)
         run->placement_instances +=
             run->plan->stages[stage].tag == STAGE_SINGLE ? 0 : run->stage_instances[stage];

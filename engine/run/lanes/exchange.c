@@ -11,6 +11,7 @@
 #include "core/mem.h"
 #include "core/os.h"
 #include "core/temporary.h"
+#include "run/base/peers.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -40,6 +41,12 @@ void batch_list_release(struct batch_list *list)
     *list = (struct batch_list){0};
 }
 
+/* Over all workers. */
+static uint32_t instances_of(const struct run *run, uint32_t stage)
+{
+    return run->plan->stages[stage].tag == STAGE_SINGLE ? 1 : peers_instances(run);
+}
+
 void exchange_init(struct run *run)
 {
     const struct plan *plan = run->plan;
@@ -51,19 +58,26 @@ void exchange_init(struct run *run)
         bool is_dead = x->plan->from.output == PLAN_OUTPUT_DEAD;
         x->schema =
             is_dead ? &plan_dead_schema : plan->nodes[x->plan->from.node].outputs[x->plan->from.output];
-        x->producers = run_stage_pieces(run, x->plan->from_stage);
-        x->consumers = run->stage_instances[x->plan->to_stage];
-        x->packets = mem_calloc((size_t)SLOTS * x->producers * x->consumers, sizeof(*x->packets));
-        x->spills = arena_array(&run->arena, struct spill_file, run->stage_instances[x->plan->from_stage]);
-        for (uint32_t k = 0; k < run->stage_instances[x->plan->from_stage]; k++)
+        uint32_t own = run->stage_instances[x->plan->from_stage];
+        x->producers = x->plan->from_stage == 0 ? peers_count(run) : instances_of(run, x->plan->from_stage);
+        x->consumers = instances_of(run, x->plan->to_stage);
+        x->taken = run->stage_instances[x->plan->to_stage];
+        x->taken_first = x->consumers == 1 ? 0 : peers_first_instance(run);
+        x->packets = mem_calloc((size_t)SLOTS * x->producers * MAX(x->taken, 1), sizeof(*x->packets));
+        x->spills = arena_array(&run->arena, struct spill_file, MAX(own, 1));
+        for (uint32_t k = 0; k < own; k++)
             x->spills[k].fd = -1;
+        if (peers_count(run) > 1)
+            x->sent = arena_array(&run->arena, struct packet_sent, (size_t)MAX(own, 1) * x->consumers);
     }
 }
 
 static void free_packet(struct packet *packet)
 {
-    for (uint32_t i = 0; i < packet->count; i++)
+    for (uint32_t i = 0; i < packet->count; i++) {
         batch_release(packet->entries[i].batch);
+        free(packet->entries[i].bytes);
+    }
     free(packet->entries);
 }
 
@@ -71,7 +85,7 @@ void exchange_free(struct run *run)
 {
     for (uint32_t i = 0; run->lanes->exchanges != NULL && i < run->plan->exchanges_count; i++) {
         struct exchange *x = &run->lanes->exchanges[i];
-        for (size_t k = 0; x->packets != NULL && k < (size_t)SLOTS * x->producers * x->consumers; k++)
+        for (size_t k = 0; x->packets != NULL && k < (size_t)SLOTS * x->producers * x->taken; k++)
             free_packet(&x->packets[k]);
         free(x->packets);
         for (uint32_t k = 0; x->spills != NULL && k < run->stage_instances[x->plan->from_stage]; k++)
@@ -80,11 +94,18 @@ void exchange_free(struct run *run)
     }
 }
 
-static struct packet *packet_at(struct exchange *x, const struct slot *slot, uint32_t producer,
-                                uint32_t consumer)
+struct packet *exchange_packet(struct exchange *x, uint64_t micro_batch, uint32_t producer, uint32_t consumer)
 {
-    return &x->packets[((slot->micro_batch & (SLOTS - 1)) * x->producers + producer) * x->consumers +
-                       consumer];
+    return &x->packets[((micro_batch & (SLOTS - 1)) * x->producers + producer) * x->taken + consumer];
+}
+
+struct packet_entry *exchange_entry(struct packet *packet)
+{
+    if (packet->count == packet->capacity) {
+        packet->capacity = MAX(4, packet->capacity * 2);
+        packet->entries = mem_realloc(packet->entries, packet->capacity * sizeof(*packet->entries));
+    }
+    return &packet->entries[packet->count];
 }
 
 /* --- Spilling --- */
@@ -145,6 +166,18 @@ static void spill_damaged(struct run *run, const struct packet_entry *entry)
     run_fail(run);
 }
 
+/* Of another worker. NULL after an error, which stops the run. */
+static struct batch *unpack(struct run *run, const struct exchange *x, struct packet_entry *entry)
+{
+    struct batch *batch =
+        batch_read(run->pool, x->schema, (struct str){entry->bytes, entry->spill_bytes}, PARTITIONS_MAX);
+    free(entry->bytes);
+    entry->bytes = NULL;
+    if (batch == NULL)
+        remote_damaged(run, x);
+    return batch;
+}
+
 /* NULL after an error, which stops the run. */
 static struct batch *unspill(struct run *run, struct exchange *x, const struct packet_entry *entry)
 {
@@ -177,21 +210,17 @@ static void add_entry(struct exchange *x, struct stage_instance *from, uint32_t 
                       struct batch *batch)
 {
     struct run *run = from->run;
-    struct packet *packet = packet_at(x, from->slot, producer, consumer);
-    if (packet->count == packet->capacity) {
-        packet->capacity = MAX(4, packet->capacity * 2);
-        packet->entries = mem_realloc(packet->entries, packet->capacity * sizeof(*packet->entries));
-    }
+    struct packet *packet = exchange_packet(x, from->slot->micro_batch, producer, consumer);
+    struct packet_entry *entry = exchange_entry(packet);
     struct row_order first = batch_order(batch, batch_row(batch, 0));
     if (packet->count == 0 || row_order_compare(&packet->last, &first) > 0)
         packet->runs++;
     packet->last = batch_order(batch, batch_row(batch, batch->selected - 1));
-    struct packet_entry *entry = &packet->entries[packet->count];
     size_t bytes = rows_bytes(batch);
     if (atomic_load_explicit(&run->lanes->exchange_bytes, memory_order_relaxed) + bytes >
         run->lanes->exchange_budget) {
-        bool is_spilled = spill(run, &x->spills[from->instance], batch, entry);
-        entry->spill_file = from->instance;
+        bool is_spilled = spill(run, &x->spills[from->local], batch, entry);
+        entry->spill_file = from->local;
         batch_release(batch);
         if (!is_spilled)
             return;
@@ -202,6 +231,18 @@ static void add_entry(struct exchange *x, struct stage_instance *from, uint32_t 
     }
     entry->run = packet->runs - 1;
     packet->count++;
+}
+
+/* Gives the batch to a consumer, by its number over all workers. Takes over the caller's reference to the batch. */
+static void give_to(struct exchange *x, struct stage_instance *from, uint32_t producer, uint32_t consumer,
+                    struct batch *batch)
+{
+    if (likely(consumer - x->taken_first < x->taken)) {
+        add_entry(x, from, producer, consumer - x->taken_first, batch);
+        return;
+    }
+    remote_push(x, from, producer, consumer, batch);
+    batch_release(batch);
 }
 
 static void push_by_key(struct exchange *x, struct stage_instance *from, uint32_t producer,
@@ -230,20 +271,23 @@ static void push_by_key(struct exchange *x, struct stage_instance *from, uint32_
         *sels[lanes[i]]++ = (uint16_t)batch_row(batch, i);
     for (uint32_t lane = 0; lane < x->consumers; lane++)
         if (counts[lane] > 0)
-            add_entry(x, from, producer, lane, views[lane]);
+            give_to(x, from, producer, lane, views[lane]);
 }
 
 void exchange_push(struct exchange *x, struct stage_instance *from, struct batch *batch)
 {
-    uint32_t producer = from->index == 0 ? 0 : from->instance;
+    uint32_t producer = from->index == 0 ? peers_self(from->run) : from->instance;
     leat_assert(producer < x->producers && batch->selected > 0);
     if (x->consumers > 1 && x->plan->mode == EXCHANGE_HASH) {
         push_by_key(x, from, producer, batch);
         return;
     }
-    uint64_t spread = from->index == 0 ? from->slot->micro_batch : from->instance;
+    /* Rows of stage 0 stay on their worker. */
+    bool is_spread = from->index == 0 && x->consumers > 1;
+    uint32_t consumer = is_spread ? x->taken_first + (uint32_t)(from->slot->micro_batch % x->taken)
+                                  : from->instance % x->consumers;
     batch_hold(batch);
-    add_entry(x, from, producer, (uint32_t)(spread % x->consumers), batch);
+    give_to(x, from, producer, consumer, batch);
 }
 
 /* --- Taking: merges the rows of packets by row_order --- */
@@ -269,7 +313,9 @@ static void load_entry(struct fan_in *fan_in, struct fan_in_input *input)
     if (input->next == packet->count)
         return;
     struct packet_entry *entry = &packet->entries[input->next++];
-    input->batch = entry->batch != NULL ? entry->batch : unspill(fan_in->run, input->exchange, entry);
+    input->batch = entry->batch != NULL   ? entry->batch
+                   : entry->bytes != NULL ? unpack(fan_in->run, input->exchange, entry)
+                                          : unspill(fan_in->run, input->exchange, entry);
     entry->batch = NULL;
 }
 
@@ -286,13 +332,14 @@ void fan_in_open(struct node_instance *node, uint32_t input, struct fan_in *fan_
     uint32_t count = 0;
     for (uint32_t i = 0; i < node->exchanges_count[input]; i++)
         for (uint32_t p = 0; p < node->exchanges[input][i]->producers; p++)
-            count += packet_at(node->exchanges[input][i], stage->slot, p, stage->instance)->runs;
+            count +=
+                exchange_packet(node->exchanges[input][i], stage->slot->micro_batch, p, stage->local)->runs;
     fan_in->inputs = arena_array(&stage->number_arena, struct fan_in_input, count);
     for (uint32_t i = 0; i < node->exchanges_count[input]; i++) {
         struct exchange *x = node->exchanges[input][i];
         fan_in->schema = x->schema;
         for (uint32_t p = 0; p < x->producers; p++) {
-            struct packet *packet = packet_at(x, stage->slot, p, stage->instance);
+            struct packet *packet = exchange_packet(x, stage->slot->micro_batch, p, stage->local);
             for (uint32_t run = 0; run < packet->runs; run++) {
                 struct fan_in_input *in = &fan_in->inputs[fan_in->count++];
                 *in = (struct fan_in_input){.exchange = x, .run = run, .packet = packet};

@@ -57,6 +57,8 @@ static void add_node(struct run *run, struct run_stats *stats, uint32_t place)
     struct stage_instance *const *stages = &run->lanes->stages[run->lanes->stage_first[plan_node->stage]];
     *node = (struct run_node_stats){.node = plan_node, .dead_reason = ""};
     uint32_t at = 0; /* of the node in each instance of its stage */
+    if (run->stage_instances[plan_node->stage] == 0)
+        return;
     while (stages[0]->nodes[at].node != plan_node)
         at++;
     for (uint32_t i = 0; i < run->stage_instances[plan_node->stage]; i++)
@@ -81,6 +83,8 @@ static void add_queues(struct run *run, struct run_stats *stats)
 {
     stats->micro_batches = sequencer_formed(run);
     for (uint32_t stage = 1; stage < run->plan->stages_count; stage++) {
+        if (run->stage_instances[stage] == 0)
+            continue;
         const struct stage_instance *any = run->lanes->stages[run->lanes->stage_first[stage]];
         uint64_t ready = stats->micro_batches, next = stage_progress(run, stage);
         for (uint32_t i = 0; i < any->feeders_count; i++)

@@ -4,6 +4,7 @@
 #include "core/operator_history.h"
 #include "core/operator_state.h"
 #include "core/os.h"
+#include "run/base/peers.h"
 #include "run/order/order.h"
 #include "state/checkpoint.h"
 
@@ -126,7 +127,7 @@ static void init_node(struct stage_instance *stage, struct node_instance *node,
         .place = plan_node->place,
         .id = run->ids[plan_node->place],
         .lane = stage->instance,
-        .lanes = run->stage_instances[stage->index],
+        .lanes = stage->stage->tag == STAGE_SINGLE ? 1 : peers_instances(run),
         .groups = stage->stage->tag == STAGE_SINGLE ? NULL : &stage->groups,
         .watermark = TIME_MIN,
         .memory_bytes = memory_of(run, plan_node),
@@ -137,7 +138,7 @@ static void init_node(struct stage_instance *stage, struct node_instance *node,
         .diags = run->diags,
         .is_from = run->is_from,
         .compares = run->options.compares,
-        .state_store = state_stores_of(&run->stores, stage->stage->tag == STAGE_SINGLE ? 0 : stage->instance),
+        .state_store = state_stores_of(&run->stores, stage->local),
         .cold_store = plan_node->tag == PLAN_LEARNER && plan_node->needs_memory ? base_cold_store : NULL,
         .team = team_for(run, plan_node),
     };
@@ -189,19 +190,20 @@ static bool open_node(struct node_instance *node)
     return true;
 }
 
-static struct stage_instance *new_instance(struct run *run, uint32_t stage, uint32_t instance)
+static struct stage_instance *new_instance(struct run *run, uint32_t stage, uint32_t local)
 {
     struct stage_instance *made = arena_new(&run->arena, struct stage_instance);
     made->run = run;
     made->stage = &run->plan->stages[stage];
     made->index = stage;
-    made->instance = instance;
+    made->local = local;
     /* Single stages go to the last lanes, because the first lane starts with reading. */
     bool is_single = run->plan->stages[stage].tag == STAGE_SINGLE;
-    made->lane = is_single ? run->lanes_count - 1 - stage % run->lanes_count : instance;
+    made->instance = is_single ? 0 : peers_first_instance(run) + local;
+    made->lane = is_single ? run->lanes_count - 1 - stage % run->lanes_count : local;
     made->next = sequencer_first(run);
     made->slot_watermarks = arena_array(&run->arena, int64_t, run->plan->nodes_count + 1);
-    placement_groups(&run->placements[0], instance, &made->groups);
+    placement_groups(&run->placements[0], made->instance, &made->groups);
     made->nodes = arena_array(&run->arena, struct node_instance, made->stage->nodes_count);
     for (uint32_t i = 0; i < made->stage->nodes_count; i++)
         init_node(made, &made->nodes[i], &run->plan->nodes[made->stage->nodes[i]]);

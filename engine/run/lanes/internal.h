@@ -80,7 +80,9 @@ struct stage_instance {
     struct run *run;
     const struct plan_stage *stage;
     uint32_t index; /* index of the stage in the plan */
-    uint32_t lane, instance;
+    uint32_t lane;
+    uint32_t instance;          /* of a keyed stage: its number over all workers */
+    uint32_t local;             /* its number on this worker */
     uint32_t placement_version; /* of `groups` */
     struct stage_move *move;    /* move.c; NULL: no --move, or no stage with an instance for each lane */
     struct group_set groups;    /* the key groups that are this instance's */
@@ -111,7 +113,8 @@ struct stage_instance {
 
 /* A batch of a packet: in memory, or written to the producer's spill file. */
 struct packet_entry {
-    struct batch *batch; /* NULL: spilled */
+    struct batch *batch; /* NULL: spilled, or from another worker */
+    char *bytes;         /* from another worker: spill_bytes of them, malloc'd; else NULL */
     uint64_t spill_offset;
     size_t spill_bytes;
     uint32_t spill_file; /* index in exchange.spills */
@@ -137,12 +140,23 @@ struct spill_file {
     atomic_uint outstanding;
 };
 
+/* What an instance has sent to a consumer of another worker, of one micro-batch: as of the packet there. */
+struct packet_sent {
+    uint64_t micro_batch;
+    uint32_t count, runs;
+    struct row_order last;
+};
+
 struct exchange {
     const struct plan_exchange *plan;
     const struct schema *schema;
-    uint32_t producers, consumers; /* numbers of instances */
-    struct packet *packets;        /* [slot][producer][consumer] */
-    struct spill_file *spills;     /* [instance of the producing stage] */
+    /* Numbers of instances over all workers; those of stage 0 on one worker count as one. Of the consumers, `taken` ones from
+     * `taken_first` on are this worker's. */
+    uint32_t producers, consumers, taken, taken_first;
+    struct packet *packets;    /* [slot][producer][consumer of this worker] */
+    struct spill_file *spills; /* [this worker's instance of the producing stage] */
+    struct packet_sent
+        *sent; /* [this worker's instance of the producing stage][consumer]; NULL: there is one worker */
 };
 
 /* Merges the rows of several packets by row_order, a batch at a time. */
@@ -206,12 +220,24 @@ void exchange_free(struct run *run);
 /* Sends the batch's selected rows, at least one, to the exchange's consumers. from: the instance that sends;
  * its micro-batch in work is the rows'. The caller keeps its reference to the batch. */
 void exchange_push(struct exchange *exchange, struct stage_instance *from, struct batch *batch);
+/* The packet of the micro-batch from a producer to one of this worker's consumers. */
+struct packet *exchange_packet(struct exchange *exchange, uint64_t micro_batch, uint32_t producer,
+                               uint32_t consumer);
+/* Makes room for an entry at the packet's end, which it returns; the caller raises packet->count when it is filled in. */
+struct packet_entry *exchange_entry(struct packet *packet);
 /* Begins to read the rows that exchanges have for one input of the node in this micro-batch, merged by
  * row_order. */
 void fan_in_open(struct node_instance *node, uint32_t input, struct fan_in *fan_in);
 /* Returns the next batch, which the caller owns. NULL: there are no more, and the packets are empty now. Rows
  * that cannot be read back from a spill file are left out; the run has failed then. */
 struct batch *fan_in_next(struct fan_in *fan_in);
+
+/* remote.c */
+/* Sends the batch's selected rows, at least one, to a consumer of another worker. */
+void remote_push(struct exchange *exchange, struct stage_instance *from, uint32_t producer, uint32_t consumer,
+                 const struct batch *batch);
+/* Bytes that another worker sent are no rows of the exchange: adds a diagnostic, and fails the run. */
+void remote_damaged(struct run *run, const struct exchange *exchange);
 
 /* merge.c */
 /* Merges several lists into `out` by row_order, whether or not each list is sorted. Takes the lists over:

@@ -4,6 +4,7 @@
 #define LEAT_RUN_LANES_LANES_H
 
 #include "run/base/base.h"
+#include "run/base/words.h"
 #include "run/peek.h"
 
 /* Makes and wires the instances of all stages, and opens their nodes. false after diagnostics. */
@@ -16,6 +17,9 @@ bool lanes_import(struct run *run);
 bool lanes_restore(struct run *run, struct checkpoint *from);
 /* Begins the sinks; call after the restore. false after a diagnostic. */
 bool lanes_begin_sinks(struct run *run);
+
+/* Takes PEER_ROWS of another worker. False: it is none that the plan can have. Any thread. */
+LEAT_CHECKED bool lanes_receive(struct run *run, struct words *message);
 
 /* Starts the threads. false, without a diagnostic: the system refuses one; lanes_join joins those started. */
 bool lanes_start(struct run *run);

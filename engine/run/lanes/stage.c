@@ -7,6 +7,7 @@
 #include "run/lanes/internal.h"
 
 #include "run/base/barrier.h"
+#include "run/base/peers.h"
 
 #include "core/operator_state.h"
 
@@ -268,7 +269,8 @@ bool stage_is_ready(const struct stage_instance *stage)
     for (uint32_t i = 0; i < stage->feeders_count; i++) {
         uint32_t feeder = stage->feeders[i];
         if (atomic_load_explicit(&slot->stage_done[feeder], memory_order_acquire) !=
-            run_stage_pieces(run, feeder))
+                run_stage_pieces(run, feeder) ||
+            !peers_have_done(run, feeder, next))
             return false;
     }
     return stage_is_placed(stage, slot->placement) && !stage_is_held(stage);
@@ -310,7 +312,9 @@ void stage_run(struct stage_instance *stage, struct slot *slot)
         stage_leave(stage, slot->next);
     stage_show_counters(stage);
     atomic_store_explicit(&stage->next, slot->micro_batch + 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&slot->stage_done[stage->index], 1, memory_order_acq_rel);
+    unsigned done = atomic_fetch_add_explicit(&slot->stage_done[stage->index], 1, memory_order_acq_rel) + 1;
+    if (unlikely(stage->run->options.peers != NULL) && done == run_stage_pieces(stage->run, stage->index))
+        peers_say_done(stage->run, stage->index, slot->micro_batch);
     if (unlikely(stage->run->trace != NULL))
         trace_stage(stage->run);
 }

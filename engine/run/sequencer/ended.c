@@ -11,6 +11,7 @@
  * are not read any more, and the operators are asked again. */
 #include "run/sequencer/internal.h"
 
+#include "run/base/peers.h"
 #include "run/base/positions.h"
 
 void ended_init(struct run *run)
@@ -29,7 +30,8 @@ bool ended_is_through(struct run *run, uint64_t micro_batch)
     const struct slot *before = sequencer_slot(run, micro_batch - 1);
     for (uint32_t stage = 0; stage < run->plan->stages_count; stage++)
         if (atomic_load_explicit(&before->stage_done[stage], memory_order_acquire) !=
-            run_stage_pieces(run, stage))
+                run_stage_pieces(run, stage) ||
+            !peers_have_done(run, stage, micro_batch - 1))
             return false;
     return true;
 }

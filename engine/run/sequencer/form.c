@@ -13,6 +13,7 @@
 #include "run/sequencer/internal.h"
 
 #include "run/base/barrier.h"
+#include "run/base/peers.h"
 #include "run/base/placements.h"
 #include "run/order/order.h"
 #include "run/publish/publish.h"
@@ -21,20 +22,17 @@
 
 /* --- Offers --- */
 
-/* Index behind the last row that the next micro-batch may take from the head piece: the piece's end, or the partition's next
- * cut. *is_cut: whether watermarks may advance there. */
-static uint32_t head_end(const struct sequencer *s, const struct partition *p, bool *is_cut)
+uint32_t offer_end(const struct sequencer *s, const struct partition *p, const struct piece *piece,
+                   uint32_t row, uint32_t since_cut, bool *is_cut)
 {
-    const struct piece *piece = PIECE_AT(p, p->head);
-    uint32_t rows = piece->batch->rows, records = s->cut_records - p->since_cut;
-    uint32_t end = watermark_next_mark(piece, p->head_row, MIN(rows, p->head_row + records));
-    *is_cut = end - p->head_row == records || watermark_is_mark(piece, end - 1) ||
-              (end == rows && (p->is_live || partition_is_whole(p)));
+    uint32_t rows = piece->batch->rows, records = s->cut_records - since_cut;
+    uint32_t end = watermark_next_mark(piece, row, MIN(rows, row + records));
+    *is_cut = end - row == records || watermark_is_mark(piece, end - 1) ||
+              (end == rows && (p->is_live || partition_is_whole(p, piece)));
     return end;
 }
 
-/* Makes the partition's offer for the next micro-batch. */
-static void make_offer(struct run *run, struct partition *p)
+void offer_own(struct run *run, struct partition *p)
 {
     p->offer = (struct offer){.tag = OFFER_WAIT};
     while (p->head < p->tail) {
@@ -46,9 +44,10 @@ static void make_offer(struct run *run, struct partition *p)
     }
     bool goes_on = !p->is_ended || p->is_reading;
     if (p->head < p->tail) {
+        const struct piece *piece = PIECE_AT(p, p->head);
+        const int64_t *times = piece->batch->order_time;
         p->offer.tag = OFFER_ROWS;
-        p->offer.end = head_end(run->sequencer, p, &p->offer.is_cut);
-        const int64_t *times = PIECE_AT(p, p->head)->batch->order_time;
+        p->offer.end = offer_end(run->sequencer, p, piece, p->head_row, p->since_cut, &p->offer.is_cut);
         p->offer.next_time = times[p->head_row];
         p->offer.end_time = times[p->offer.end - 1];
     } else if (!goes_on) {
@@ -76,11 +75,16 @@ static enum heads find_heads(struct run *run)
     bool has_rows = false, is_over = true;
     for (uint32_t i = 0; i < s->partitions_count; i++) {
         struct partition *p = &s->partitions[i];
-        make_offer(run, p);
+        if (unlikely(s->peers != NULL))
+            offer_known(run, p);
+        else
+            offer_own(run, p);
         if (p->offer.tag == OFFER_WAIT)
             return HEADS_WAIT;
         has_rows |= p->offer.tag == OFFER_ROWS;
         is_over &= p->offer.tag == OFFER_OVER;
+        if (unlikely(s->peers != NULL))
+            continue;
         if (p->offer.tag == OFFER_OVER && !p->is_over)
             log_ended(run, p);
         p->is_over = p->offer.tag == OFFER_OVER;
@@ -153,7 +157,8 @@ static struct slot *free_slot(struct run *run, uint64_t micro_batch)
     if (micro_batch >= run->sequencer->first + SLOTS)
         for (uint32_t stage = 0; stage < run->plan->stages_count; stage++)
             if (atomic_load_explicit(&slot->stage_done[stage], memory_order_acquire) !=
-                run_stage_pieces(run, stage))
+                    run_stage_pieces(run, stage) ||
+                !peers_have_done(run, stage, micro_batch - SLOTS))
                 return NULL;
     return slot;
 }
@@ -219,11 +224,9 @@ static bool choose_now(struct run *run, enum heads heads, bool is_held, struct n
     return is_worth_a_micro_batch(run, number);
 }
 
-/* Decides what the next micro-batch is; false: it cannot be formed now. */
-static bool choose(struct run *run, struct number *number)
+bool form_choose(struct run *run, uint64_t micro_batch, struct number *number)
 {
     struct sequencer *s = run->sequencer;
-    uint64_t micro_batch = atomic_load_explicit(&s->formed, memory_order_relaxed);
     *number = (struct number){.micro_batch = micro_batch,
                               .slot = free_slot(run, micro_batch),
                               .cut = NO_PARTITION,
@@ -247,8 +250,10 @@ static bool choose(struct run *run, struct number *number)
         return false;
     if (s->is_replaying && (!is_stop || is_redo))
         replay_choose(run, number);
-    else if (!is_stop && !has_ended)
-        return choose_now(run, heads, is_held, number);
+    else if (!is_stop && !has_ended && !choose_now(run, heads, is_held, number))
+        return false;
+    s->order_highest = MAX(s->order_highest, number->bound);
+    number->highest = s->order_highest;
     return true;
 }
 
@@ -284,7 +289,9 @@ static void cut_rows(struct run *run, const struct number *number)
         replay_cut(run, slot);
     for (uint32_t i = 0; number->rows == NUMBER_UP_TO && i < s->partitions_count; i++) {
         struct partition *p = &s->partitions[i];
-        if (p->offer.tag != OFFER_ROWS || p->is_held_back)
+        if (unlikely(s->peers != NULL) && p->owner == peers_self(run))
+            offer_own(run, p);
+        if (p->offer.tag != OFFER_ROWS || p->is_held_back || p->owner != peers_self(run))
             continue;
         uint32_t end =
             p->id == number->last ? p->offer.end : rows_up_to(p, number->bound, p->id < number->last);
@@ -295,8 +302,7 @@ static void cut_rows(struct run *run, const struct number *number)
         s->partitions[number->cut].since_cut = 0;
 }
 
-/* Cuts off the rows that the micro-batch has, and says what they show. */
-static void cut(struct run *run, const struct number *number, struct cut *cut)
+void form_cut(struct run *run, const struct number *number, struct cut *cut)
 {
     const struct slot *slot = number->slot;
     cut_rows(run, number);
@@ -314,20 +320,18 @@ static void cut(struct run *run, const struct number *number, struct cut *cut)
             taken->records += slot->slices[i].end - slot->slices[i].begin;
         cut->rows += (uint32_t)taken->records;
     }
+    if (number->cut != NO_PARTITION)
+        watermark_contribute(run, number->highest, cut);
 }
 
 /* --- Finishing --- */
 
 /* Sets the slot's watermarks. A stop of the run is no cut: watermarks do not advance. */
-static void set_watermarks(struct run *run, const struct number *number, struct cut *cut)
+static void set_watermarks(struct run *run, const struct number *number, const struct cut *cut)
 {
-    struct sequencer *s = run->sequencer;
-    for (uint32_t i = 0; i < cut->slices_count; i++)
-        s->order_highest = MAX(s->order_highest, cut->slices[i].time);
-    if (number->cut != NO_PARTITION) {
-        watermark_contribute(run, s->order_highest, cut);
+    const struct sequencer *s = run->sequencer;
+    if (number->cut != NO_PARTITION)
         watermark_advance(run, cut);
-    }
     /* The last element is the arrival clock. */
     for (uint32_t source = 0; source <= run->plan->sources_count; source++)
         number->slot->watermarks[source] = number->is_final ? TIME_MAX : s->source_watermarks[source];
@@ -347,7 +351,17 @@ static void finish_barrier(struct run *run, struct slot *slot)
     run->sequencer->last_barrier = slot->micro_batch + 1;
 }
 
-static void finish(struct run *run, const struct number *number, struct cut *cut)
+void form_slot(struct run *run, struct slot *slot)
+{
+    struct sequencer *s = run->sequencer;
+    for (uint32_t stage = 0; stage < run->plan->stages_count; stage++)
+        atomic_store_explicit(&slot->stage_done[stage], 0, memory_order_relaxed);
+    s->is_finished = slot->is_final;
+    s->has_ended = slot->is_end;
+    atomic_store_explicit(&s->formed, slot->micro_batch + 1, memory_order_release);
+}
+
+void form_finish(struct run *run, const struct number *number, const struct cut *cut)
 {
     struct sequencer *s = run->sequencer;
     struct slot *slot = number->slot;
@@ -366,22 +380,19 @@ static void finish(struct run *run, const struct number *number, struct cut *cut
     slot->placement = placements_now(run);
     slot->is_published = run->publisher != NULL && publish_is_on(run);
     log_micro_batch(run, number, cut);
-    s->is_finished = slot->is_final;
     s->has_input_ended |= number->has_work;
     s->is_replaying &= !number->has_work;
     finish_barrier(run, slot);
-    for (uint32_t stage = 0; stage < run->plan->stages_count; stage++)
-        atomic_store_explicit(&slot->stage_done[stage], 0, memory_order_relaxed);
-    s->has_ended = slot->is_end;
-    atomic_store_explicit(&s->formed, number->micro_batch + 1, memory_order_release);
+    form_slot(run, slot);
 }
 
 bool form_one(struct run *run)
 {
+    struct sequencer *s = run->sequencer;
     struct number number;
-    if (run->sequencer->has_ended || !choose(run, &number))
+    if (s->has_ended || !form_choose(run, atomic_load_explicit(&s->formed, memory_order_relaxed), &number))
         return false;
-    cut(run, &number, &run->sequencer->cut);
-    finish(run, &number, &run->sequencer->cut);
+    form_cut(run, &number, &s->cut);
+    form_finish(run, &number, &s->cut);
     return log_keep_up(run);
 }

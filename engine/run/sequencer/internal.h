@@ -63,8 +63,9 @@ struct number {
         NUMBER_UP_TO, /* rows with order times up to `bound`, and of that time the rows of partitions up to `last` */
         NUMBER_LOGGED, /* the slices of the order log that is replayed */
     } rows;
-    int64_t bound;
-    uint32_t last; /* id of the partition whose offer ends with it */
+    int64_t bound;   /* with NUMBER_LOGGED, of its slices */
+    int64_t highest; /* of all bounds so far */
+    uint32_t last;   /* id of the partition whose offer ends with it */
     uint32_t
         cut; /* id of the partition at whose cut it ends, so that watermarks advance; NO_PARTITION: none */
     int64_t tick;      /* time to which the arrival clock advances; TIME_MIN: no tick */
@@ -99,6 +100,7 @@ struct partition {
     uint32_t id;     /* unique over all sources; breaks ties of order time */
     uint32_t source; /* index in plan->sources */
     uint32_t local;  /* index of the partition within its source */
+    uint32_t owner;  /* the worker that reads it */
     struct piece *pieces;
     uint32_t ring;       /* size of `pieces`: small, so that they stay in the CPU caches */
     uint64_t head, tail; /* pieces [head, tail) are in the ring */
@@ -211,9 +213,10 @@ struct sequencer {
     uint64_t last_barrier;    /* number after the micro-batch with the last barrier */
     bool has_risen;           /* since positions were saved, a partition's position rose without records */
     uint32_t load; /* 0 .. ORDER_LOAD_MAX, about log2 of the examples per step: see live_follow_load */
-    uint64_t records_before; /* records sequenced by earlier lives */
-    int64_t disk_looked_us;  /* when the free disk space was last asked for */
-    bool disk_is_low;        /* the sources pause */
+    uint64_t records_before;       /* records sequenced by earlier lives */
+    int64_t disk_looked_us;        /* when the free disk space was last asked for */
+    bool disk_is_low;              /* the sources pause */
+    struct sequencer_peers *peers; /* peers.c; NULL: the run is alone */
 };
 
 /* partitions.c */
@@ -230,6 +233,27 @@ void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out);
 /* form.c */
 /* Forms one micro-batch; false: not possible now. */
 bool form_one(struct run *run);
+/* Its steps. form_choose: decides what the next micro-batch is; false: it cannot be formed now. form_cut: cuts off its rows of
+ * this worker's partitions, and says what they show. form_finish: fills its slot, with what the rows of all workers show. */
+bool form_choose(struct run *run, uint64_t micro_batch, struct number *number);
+void form_cut(struct run *run, const struct number *number, struct cut *cut);
+void form_finish(struct run *run, const struct number *number, const struct cut *cut);
+/* Stages may run the slot's micro-batch: its members are filled in. */
+void form_slot(struct run *run, struct slot *slot);
+/* Makes the offer of a partition of this worker. */
+void offer_own(struct run *run, struct partition *p);
+/* Index behind the last row, from `row` on, that a micro-batch may take from the piece: its end, or the partition's next cut.
+ * since_cut: records before `row` since the last cut. *is_cut: whether watermarks may advance there. */
+uint32_t offer_end(const struct sequencer *s, const struct partition *p, const struct piece *piece,
+                   uint32_t row, uint32_t since_cut, bool *is_cut);
+
+/* peers.c: the same over several workers */
+void sequencer_peers_init(struct run *run);
+void sequencer_peers_free(struct run *run);
+/* Does what messages ask for, and what this worker's partitions allow; returns whether a micro-batch was formed. */
+bool peers_form(struct run *run);
+/* The leader: makes the offer of a partition, as far as its owner has said. */
+void offer_known(struct run *run, struct partition *p);
 
 /* partition.c */
 /* Makes the head piece ready to be cut. Returns false if pieces that this needs are not decoded yet. */
@@ -242,8 +266,8 @@ void partition_drop_head(struct partition *p);
 bool partition_widen(struct partition *p);
 /* Cuts the head piece's rows [head_row, end) off, into *slice, which owns its batch. */
 void partition_cut(struct run *run, struct partition *p, uint32_t end, struct slice *slice);
-/* Whether the head piece is a batch of BATCH_ROWS records, or after a resume the rest of such a batch. */
-bool partition_is_whole(const struct partition *p);
+/* Whether the piece is a batch of BATCH_ROWS records, or after a resume the rest of such a batch. */
+bool partition_is_whole(const struct partition *p, const struct piece *piece);
 /* The position at which a resume goes on. For kinds without offsets it skips `resume_rows` rows there. */
 struct source_position partition_position(const struct partition *p);
 /* Whether all records that were read are sequenced, and the position is behind the one saved last. Only with

@@ -118,9 +118,8 @@ void partition_cut(struct run *run, struct partition *p, uint32_t end, struct sl
         p->resume = piece->raw.next;
 }
 
-bool partition_is_whole(const struct partition *p)
+bool partition_is_whole(const struct partition *p, const struct piece *piece)
 {
-    const struct piece *piece = PIECE_AT(p, p->head);
     uint32_t given = p->has_offsets ? batch_share_of(&piece->raw.position).records : 0;
     return given + piece->batch->rows == BATCH_ROWS;
 }

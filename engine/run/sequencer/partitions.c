@@ -3,6 +3,7 @@
 
 #include "core/mem.h"
 #include "core/os.h"
+#include "run/base/peers.h"
 #include "run/base/positions.h"
 #include "run/order/order.h"
 
@@ -70,6 +71,7 @@ struct partition *sequencer_add_partition(struct run *run, uint32_t source, uint
     p->id = s->partitions_count++;
     p->source = source;
     p->local = local;
+    p->owner = p->id % peers_count(run);
     p->ring = s->pieces_ahead;
     p->pieces = mem_calloc(p->ring, sizeof(*p->pieces));
     p->order_max = p->event_max = p->order_fixed = p->event_fixed = p->arrival_max = p->marked = TIME_MIN;
@@ -129,6 +131,7 @@ bool sequencer_init(struct run *run)
     s->load = ORDER_LOAD_MAX;
     watermark_init(run);
     ended_init(run);
+    sequencer_peers_init(run);
     for (uint32_t i = 0; i < SLOTS; i++) {
         s->slots[i].slices = mem_alloc(total * sizeof(struct slice));
         s->slots[i].slices_room = total;
@@ -154,6 +157,7 @@ void sequencer_free(struct run *run)
         free(s->partitions[i].pieces);
     }
     watermark_free(run);
+    sequencer_peers_free(run);
     free(s->cut.slices);
     for (uint32_t i = 0; i < SLOTS; i++)
         free(s->slots[i].slices);

@@ -520,6 +520,8 @@ void replay_choose(struct run *run, struct number *number)
         }
     number->rows = NUMBER_LOGGED;
     number->cut = replay->tag == ORDER_CUT ? replay->cut : NO_PARTITION;
+    for (uint32_t i = 0; i < replay->slices_count; i++)
+        number->bound = MAX(number->bound, replay->slices[i].time);
     number->tick = replay->tick;
     number->load = replay->load;
     replay->has_number = false;

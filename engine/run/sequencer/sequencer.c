@@ -12,6 +12,7 @@
  * partitions wait. */
 #include "run/sequencer/internal.h"
 
+#include "run/base/peers.h"
 /* --- Reading and decoding --- */
 
 static uint32_t pieces_in_ring(const struct partition *p)
@@ -27,7 +28,8 @@ static struct partition *choose_partition(struct run *run)
     struct partition *best = NULL;
     for (uint32_t i = 0; i < s->partitions_count; i++) {
         struct partition *p = &s->partitions[i];
-        if (p->is_ended || p->is_reading || pieces_in_ring(p) >= p->ring || !live_may_read(run, p))
+        if (p->owner != peers_self(run) || p->is_ended || p->is_reading || pieces_in_ring(p) >= p->ring ||
+            !live_may_read(run, p))
             continue;
         if (best == NULL || pieces_in_ring(p) < pieces_in_ring(best))
             best = p;
@@ -171,8 +173,11 @@ bool sequencer_form(struct run *run)
 {
     bool is_formed = false;
     pthread_mutex_lock(&run->sequencer->mutex);
+    if (unlikely(run->sequencer->peers != NULL))
+        is_formed = peers_form(run);
     /* A few micro-batches ahead are enough; the lanes' time is better spent on those already formed. */
-    while (atomic_load_explicit(&run->sequencer->formed, memory_order_relaxed) -
+    while (likely(run->sequencer->peers == NULL) &&
+           atomic_load_explicit(&run->sequencer->formed, memory_order_relaxed) -
                    atomic_load_explicit(&run->sequencer->claimed, memory_order_relaxed) <
                run->lanes_count &&
            form_one(run))

@@ -80,6 +80,9 @@ enum run_lane_time sequencer_held(const struct run *run);
  * again. */
 void sequencer_look_again(struct run *run);
 
+/* Takes a message of another worker to this sequencer. False: it is none that the run can have. Any thread. */
+LEAT_CHECKED bool sequencer_receive(struct run *run, uint32_t worker, struct str message);
+
 /* --- What the sequencer has done; any thread, unless a comment says otherwise --- */
 
 /* The slot in which the micro-batch is, or will be. */

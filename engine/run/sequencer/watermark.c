@@ -38,6 +38,7 @@
 #include "core/civil.h"
 #include "core/key.h"
 #include "core/os.h"
+#include "run/base/peers.h"
 
 #include <stdlib.h>
 
@@ -416,7 +417,7 @@ static struct watermark_part contribute(const struct run *run, uint32_t source, 
     int64_t watermark;
     for (uint32_t i = 0; i < s->partitions_count; i++) {
         const struct partition *p = &s->partitions[i];
-        if (p->source != source)
+        if (p->source != source || p->owner != peers_self(run))
             continue;
         part.newest = p->has_event ? MAX(part.newest, p->event_max) : part.newest;
         if (!partition_watermark(p, node, highest, &watermark))

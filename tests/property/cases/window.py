@@ -48,7 +48,7 @@ BUGS = [
     ("the_first_rows_of_a_count", "operators/window/window.c", "(number - shape->size_rows) / shape->slide_rows + 1;",
      "(number - shape->size_rows) / shape->slide_rows;"),
     ("no_max_delay", "engine/run/sequencer/watermark.c", "time_add(time, -common->max_delay_us)", "time"),
-    ("watermark_at_each_end", "engine/run/sequencer/form.c", "(p->is_live || partition_is_whole(p))", "rows > 0"),
+    ("watermark_at_each_end", "engine/run/sequencer/form.c", "(p->is_live || partition_is_whole(p, piece))", "rows > 0"),
     ("sum_counts_nulls", "operators/aggregate/aggregate.h", "    if (!column_is_valid(column, row))\n        return false;\n", ""),
     ("top_takes_the_later_of_equals", "operators/aggregate/top.c", "return x->at < y->at ? -1 : x->at > y->at;",
      "return x->at > y->at ? -1 : x->at < y->at;"),

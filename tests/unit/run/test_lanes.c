@@ -1,9 +1,11 @@
-/* Whole jobs at several numbers of lanes: the digests of all output must be the same, and the counts must add
+/* Whole jobs at several numbers of lanes and workers: the digests of all output must be the same, and the counts must add
  * up. The test also runs under ASan and TSan, which see what the lanes share. */
 #include "cli/commands.h"
 #include "core/buffer.h"
+#include "core/mem.h"
 #include "part.h"
 #include "run/run.h"
+#include "workers.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,56 +22,100 @@ struct outcome {
     uint32_t sinks, nodes;
 };
 
-static void collect(const struct run_stats *stats, struct outcome *outcome)
+/* Adds the figures of one worker; a sink's note is of the worker that has it. */
+static void collect(struct run *run, struct outcome *outcome)
 {
-    *outcome = (struct outcome){0};
+    struct run_stats *stats = mem_calloc(1, sizeof(*stats));
+    run_stats(run, stats);
+    assert_true(stats->is_finished);
+    outcome->nodes = stats->nodes_count;
+    outcome->sinks = 0;
     for (uint32_t i = 0; i < stats->nodes_count; i++) {
         const struct run_node_stats *node = &stats->nodes[i];
         assert_true(counters_balance(&node->counters));
-        outcome->counters[outcome->nodes++] = node->counters;
+        counters_add(&outcome->counters[i], &node->counters);
         if (node->node->tag == PLAN_SINK) {
             assert_true(outcome->sinks < SINKS_MAX);
-            memcpy(outcome->notes[outcome->sinks++], node->note, NOTE_BYTES);
+            if (node->note[0] != '\0')
+                memcpy(outcome->notes[outcome->sinks], node->note, NOTE_BYTES);
+            outcome->sinks++;
         }
     }
+    free(stats);
+}
+
+/* A worker's run, with a plan of its own. */
+struct worker_run {
+    struct arena arena;
+    struct diag_list diags;
+    struct run *run;
+};
+
+static void check(struct worker_run *w, const char *text, bool is_good)
+{
+    struct diag_source source = {"job", str_from(text)};
+    if (is_good)
+        return;
+    diag_print(stderr, &w->diags, &source, false);
+    fail();
+}
+
+static void prepare(struct worker_run *w, const char *text, uint32_t lanes, const struct run_peers *peers)
+{
+    *w = (struct worker_run){0};
+    diag_list_init(&w->diags, &w->arena);
+    struct job_file *job = lang_parse(&w->arena, &w->diags, &builtin_registry, str_from(text));
+    struct plan_options plan_options = {.registry = &builtin_registry};
+    bool is_good = lang_expand(job, &w->arena, &w->diags, NULL);
+    struct plan *plan = is_good ? plan_make(job, &plan_options, &w->arena, &w->diags) : NULL;
+    struct run_options options = {.lanes = lanes, .until_us = TIME_MAX, .peers = peers};
+    w->run = plan != NULL ? run_new(plan, &options, &w->diags) : NULL;
+    check(w, text, w->run != NULL);
+}
+
+/* count: of workers; 0: a run that is alone. */
+static void run_workers(const char *text, uint32_t count, uint32_t lanes, struct outcome *outcome)
+{
+    struct workers *workers = count > 0 ? workers_new(count, lanes + count) : NULL;
+    struct worker_run all[RUN_WORKERS_MAX];
+    struct run *runs[RUN_WORKERS_MAX];
+    *outcome = (struct outcome){0};
+    for (uint32_t i = 0; i < MAX(count, 1); i++) {
+        prepare(&all[i], text, lanes, count > 0 ? workers_peers(workers, i) : NULL);
+        runs[i] = all[i].run;
+    }
+    if (count > 0)
+        workers_begin(workers, runs);
+    for (uint32_t i = 0; i < MAX(count, 1); i++)
+        assert_true(run_start(runs[i]));
+    for (uint32_t i = 0; i < MAX(count, 1); i++)
+        check(&all[i], text, run_wait(runs[i]));
+    if (count > 0)
+        workers_end(workers);
+    for (uint32_t i = 0; i < MAX(count, 1); i++) {
+        collect(runs[i], outcome);
+        run_free(runs[i]);
+        arena_free(&all[i].arena);
+    }
+    if (count > 0)
+        workers_free(workers);
 }
 
 static void run_job(const char *text, uint32_t lanes, struct outcome *outcome)
 {
-    struct arena arena = {0};
-    struct diag_list diags;
-    diag_list_init(&diags, &arena);
-    struct job_file *job = lang_parse(&arena, &diags, &builtin_registry, str_from(text));
-    struct plan_options plan_options = {.registry = &builtin_registry};
-    bool is_good = lang_expand(job, &arena, &diags, NULL);
-    struct plan *plan = is_good ? plan_make(job, &plan_options, &arena, &diags) : NULL;
-    struct run_options options = {.lanes = lanes, .until_us = TIME_MAX};
-    struct run *run = plan != NULL ? run_new(plan, &options, &diags) : NULL;
-    if (run == NULL) {
-        struct diag_source source = {"job", str_from(text)};
-        diag_print(stderr, &diags, &source, false);
-        fail();
-    }
-    assert_true(run_start(run));
-    assert_true(run_wait(run));
-    struct run_stats *stats = calloc(1, sizeof(*stats));
-    assert_non_null(stats);
-    run_stats(run, stats);
-    collect(stats, outcome);
-    assert_true(stats->is_finished);
-    free(stats);
-    run_free(run);
-    arena_free(&arena);
+    run_workers(text, 0, lanes, outcome);
 }
 
 static void same_at_any_lanes(const char *text)
 {
-    static const uint32_t lanes[] = {1, 2, 3, 7};
+    static const struct {
+        uint32_t workers, lanes;
+    } sizes[] = {{0, 1}, {0, 2}, {0, 3}, {0, 7}, {1, 2}, {2, 1}, {2, 2}, {3, 1}, {5, 1}};
     struct outcome first, other;
-    run_job(text, lanes[0], &first);
+    run_job(text, 1, &first);
     assert_true(first.sinks > 0);
-    for (size_t i = 1; i < ARRAY_COUNT(lanes); i++) {
-        run_job(text, lanes[i], &other);
+    for (size_t i = 1; i < ARRAY_COUNT(sizes); i++) {
+        run_workers(text, sizes[i].workers, sizes[i].lanes, &other);
         assert_int_equal(first.sinks, other.sinks);
         for (uint32_t k = 0; k < first.sinks; k++)
             assert_string_equal(first.notes[k], other.notes[k]);

@@ -1,0 +1,82 @@
+#include "run/base/peers.h"
+
+#include "core/mem.h"
+
+#include <stdlib.h>
+
+/* For each slot the micro-batch that was done last in it, and one more; 0: none. */
+struct peer_progress {
+    _Atomic uint64_t slots[SLOTS];
+};
+
+static struct peer_progress *progress_of(const struct run *run, uint32_t stage, uint32_t worker)
+{
+    return &run->peer_progress[stage * peers_count(run) + worker];
+}
+
+void peers_init(struct run *run)
+{
+    if (run->options.peers == NULL)
+        return;
+    leat_assert(run->options.peers->count <= RUN_WORKERS_MAX);
+    run->peer_progress =
+        mem_calloc((size_t)run->plan->stages_count * peers_count(run), sizeof(*run->peer_progress));
+}
+
+void peers_free(struct run *run)
+{
+    free(run->peer_progress);
+}
+
+void peers_begin(struct byte_buffer *message, enum peer_message tag)
+{
+    message->length = 0;
+    words_put(message, tag);
+}
+
+void peers_send(const struct run *run, uint32_t worker, const struct byte_buffer *message)
+{
+    leat_assert(worker != peers_self(run));
+    run->options.peers->send(run->options.peers->engine, worker,
+                             (struct str){message->data, message->length});
+}
+
+void peers_send_all(const struct run *run, const struct byte_buffer *message)
+{
+    for (uint32_t worker = 0; worker < peers_count(run); worker++)
+        if (worker != peers_self(run))
+            peers_send(run, worker, message);
+}
+
+void peers_say_done(const struct run *run, uint32_t stage, uint64_t micro_batch)
+{
+    struct byte_buffer message = {0};
+    peers_begin(&message, PEER_DONE);
+    words_put(&message, stage);
+    words_put(&message, micro_batch);
+    peers_send_all(run, &message);
+    buffer_free(&message);
+}
+
+bool peers_take_done(struct run *run, uint32_t worker, struct words *message)
+{
+    uint64_t stage = words_take(message), micro_batch = words_take(message);
+    if (message->is_short || stage >= run->plan->stages_count || worker >= peers_count(run))
+        return false;
+    _Atomic uint64_t *slot = &progress_of(run, (uint32_t)stage, worker)->slots[micro_batch & (SLOTS - 1)];
+    atomic_store_explicit(slot, micro_batch + 1, memory_order_release);
+    run_wake(run);
+    return true;
+}
+
+bool peers_others_have_done(const struct run *run, uint32_t stage, uint64_t micro_batch)
+{
+    for (uint32_t worker = 0; worker < peers_count(run); worker++) {
+        if (worker == peers_self(run) || !peers_has_stage(run, worker, stage))
+            continue;
+        const _Atomic uint64_t *slot = &progress_of(run, stage, worker)->slots[micro_batch & (SLOTS - 1)];
+        if (atomic_load_explicit(slot, memory_order_acquire) != micro_batch + 1)
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,82 @@
+/* The workers of a cluster (run_options.peers). A run that is alone is the only worker, and the leader.
+ *
+ * Keyed stages have as many instances on each worker as it has lanes; they are numbered over all workers. A stage with one
+ * instance is at home on one worker. Stage 0 runs on each worker, with the rows of its own partitions.
+ *
+ * A message is a byte with its tag, and what the tag's own room has to say. Any thread, unless a comment says otherwise. */
+#ifndef LEAT_RUN_BASE_PEERS_H
+#define LEAT_RUN_BASE_PEERS_H
+
+#include "run/base/base.h"
+#include "run/base/words.h"
+
+enum peer_message {
+    PEER_ROWS,   /* to any worker: a batch of an exchange (lanes/remote.c) */
+    PEER_DONE,   /* to all: the sender's instances of a stage have run a micro-batch */
+    PEER_OFFERS, /* to the leader: what partitions offer (sequencer/peers.c) */
+    PEER_NUMBER, /* of the leader: what a micro-batch holds */
+    PEER_CUT,    /* to the leader: what the sender's rows of a micro-batch show */
+    PEER_FORMED, /* of the leader: watermarks of a micro-batch, which stages may run now */
+    PEER_TAGS
+};
+
+static inline uint32_t peers_count(const struct run *run)
+{
+    return run->options.peers == NULL ? 1 : run->options.peers->count;
+}
+
+static inline uint32_t peers_self(const struct run *run)
+{
+    return run->options.peers == NULL ? 0 : run->options.peers->self;
+}
+
+static inline bool peers_is_leader(const struct run *run)
+{
+    return run->options.peers == NULL || run->options.peers->self == run->options.peers->leader;
+}
+
+/* Number of instances of a keyed stage, over all workers, and the number of this worker's first one. */
+static inline uint32_t peers_instances(const struct run *run)
+{
+    return peers_count(run) * run->lanes_count;
+}
+
+static inline uint32_t peers_first_instance(const struct run *run)
+{
+    return peers_self(run) * run->lanes_count;
+}
+
+/* The worker that has the one instance of a single stage. */
+static inline uint32_t peers_home(const struct run *run, uint32_t stage)
+{
+    return stage % peers_count(run);
+}
+
+/* Whether the worker has instances of the stage. */
+static inline bool peers_has_stage(const struct run *run, uint32_t worker, uint32_t stage)
+{
+    return stage == 0 || run->plan->stages[stage].tag != STAGE_SINGLE || peers_home(run, stage) == worker;
+}
+
+/* Control thread, while the run is built. */
+void peers_init(struct run *run);
+void peers_free(struct run *run);
+
+/* Begins a message; the caller adds words. */
+void peers_begin(struct byte_buffer *message, enum peer_message tag);
+/* Sends it to a worker that is not this one, or to all others. */
+void peers_send(const struct run *run, uint32_t worker, const struct byte_buffer *message);
+void peers_send_all(const struct run *run, const struct byte_buffer *message);
+
+/* This worker's instances of the stage have run the micro-batch: says so to all others. */
+void peers_say_done(const struct run *run, uint32_t stage, uint64_t micro_batch);
+/* Takes PEER_DONE. False: it is none. */
+bool peers_take_done(struct run *run, uint32_t worker, struct words *message);
+/* Whether all other workers' instances of the stage have run the micro-batch, which is one of the newest SLOTS. */
+bool peers_others_have_done(const struct run *run, uint32_t stage, uint64_t micro_batch);
+static inline bool peers_have_done(const struct run *run, uint32_t stage, uint64_t micro_batch)
+{
+    return likely(run->options.peers == NULL) || peers_others_have_done(run, stage, micro_batch);
+}
+
+#endif

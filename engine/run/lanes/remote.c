@@ -1,0 +1,76 @@
+/* Rows that go to instances of other workers, and come from these. A message has a batch; its receiver puts it into the packet of
+ * its micro-batch, as bytes, and the lane that takes the packet reads the batch. A sender's word that it has run the micro-batch
+ * (PEER_DONE) comes behind its rows. */
+#include "run/lanes/internal.h"
+
+#include "core/batch_codec.h"
+#include "core/mem.h"
+#include "run/base/peers.h"
+
+#include <stdlib.h>
+
+static uint32_t worker_of(const struct run *run, const struct exchange *x, uint32_t consumer)
+{
+    return x->consumers == 1 ? peers_home(run, x->plan->to_stage) : consumer / run->lanes_count;
+}
+
+void remote_push(struct exchange *x, struct stage_instance *from, uint32_t producer, uint32_t consumer,
+                 const struct batch *batch)
+{
+    struct run *run = from->run;
+    struct packet_sent *sent = &x->sent[from->local * x->consumers + consumer];
+    struct row_order first = batch_order(batch, batch_row(batch, 0));
+    if (sent->micro_batch != from->slot->micro_batch || sent->count == 0)
+        *sent = (struct packet_sent){.micro_batch = from->slot->micro_batch};
+    if (sent->count == 0 || row_order_compare(&sent->last, &first) > 0)
+        sent->runs++;
+    sent->count++;
+    sent->last = batch_order(batch, batch_row(batch, batch->selected - 1));
+    struct byte_buffer message = {0};
+    peers_begin(&message, PEER_ROWS);
+    words_put(&message, (uint64_t)(x - run->lanes->exchanges));
+    words_put(&message, from->slot->micro_batch);
+    words_put(&message, producer);
+    words_put(&message, consumer);
+    words_put(&message, sent->runs - 1);
+    batch_write(batch, &message);
+    peers_send(run, worker_of(run, x, consumer), &message);
+    buffer_free(&message);
+}
+
+bool lanes_receive(struct run *run, struct words *message)
+{
+    uint64_t index = words_take(message), micro_batch = words_take(message), producer = words_take(message),
+             consumer = words_take(message), in_run = words_take(message);
+    if (message->is_short || index >= run->plan->exchanges_count)
+        return false;
+    struct exchange *x = &run->lanes->exchanges[index];
+    if (producer >= x->producers || consumer - x->taken_first >= x->taken || message->left.length == 0)
+        return false;
+    struct packet *packet =
+        exchange_packet(x, micro_batch, (uint32_t)producer, (uint32_t)consumer - x->taken_first);
+    if (in_run > packet->runs || (in_run + 1 < packet->runs && packet->count == 0))
+        return false;
+    struct packet_entry *entry = exchange_entry(packet);
+    *entry = (struct packet_entry){.bytes = mem_alloc(message->left.length),
+                                   .spill_bytes = message->left.length,
+                                   .run = (uint32_t)in_run};
+    memcpy(entry->bytes, message->left.data, message->left.length);
+    packet->runs = MAX(packet->runs, (uint32_t)in_run + 1);
+    packet->bytes += entry->spill_bytes;
+    atomic_fetch_add_explicit(&run->lanes->exchange_bytes, entry->spill_bytes, memory_order_relaxed);
+    packet->count++;
+    return true;
+}
+
+void remote_damaged(struct run *run, const struct exchange *x)
+{
+    pthread_mutex_lock(&run->diags_mutex);
+    struct diag *d =
+        diag_error(run->diags, DIAG_FILE_DAMAGED, (struct span){0},
+                   "rows that another worker sent from stage %u to stage %u are no rows of this job",
+                   x->plan->from_stage, x->plan->to_stage);
+    diag_hint(run->diags, d, "start all workers with the same job and the same version of leat");
+    pthread_mutex_unlock(&run->diags_mutex);
+    run_fail(run);
+}
