@@ -13,6 +13,7 @@
 enum peer_message {
     PEER_ROWS,   /* to any worker: a batch of an exchange (lanes/remote.c) */
     PEER_DONE,   /* to all: the sender's instances of a stage have run a micro-batch */
+    PEER_STOP,   /* to the leader: the job is to stop */
     PEER_OFFERS, /* to the leader: what partitions offer (sequencer/peers.c) */
     PEER_NUMBER, /* of the leader: what a micro-batch holds */
     PEER_CUT,    /* to the leader: what the sender's rows of a micro-batch show */

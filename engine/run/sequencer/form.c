@@ -48,7 +48,7 @@ void offer_own(struct run *run, struct partition *p)
         const int64_t *times = piece->batch->order_time;
         p->offer.tag = OFFER_ROWS;
         p->offer.end = offer_end(run->sequencer, p, piece, p->head_row, p->since_cut, &p->offer.is_cut);
-        p->offer.next_time = times[p->head_row];
+        p->offer.is_before_until = times[p->head_row] < run->sequencer->until_us;
         p->offer.end_time = times[p->offer.end - 1];
     } else if (!goes_on) {
         p->offer.tag = OFFER_OVER;
@@ -87,7 +87,7 @@ static enum heads find_heads(struct run *run)
             continue;
         if (p->offer.tag == OFFER_OVER && !p->is_over)
             log_ended(run, p);
-        p->is_over = p->offer.tag == OFFER_OVER;
+        p->is_over = p->logged.is_over = p->offer.tag == OFFER_OVER;
     }
     return has_rows ? HEADS_ROWS : is_over ? HEADS_OVER : HEADS_LULL;
 }
@@ -120,7 +120,7 @@ static bool is_beyond_until(struct run *run)
     if (s->is_replaying)
         return replay_is_beyond(run);
     for (uint32_t i = 0; i < s->partitions_count; i++)
-        if (s->partitions[i].offer.tag == OFFER_ROWS && s->partitions[i].offer.next_time < s->until_us)
+        if (s->partitions[i].offer.tag == OFFER_ROWS && s->partitions[i].offer.is_before_until)
             return false;
     return true;
 }

@@ -43,10 +43,10 @@ struct offer {
         OFFER_NONE, /* live: it has no rows now, and is not waited for */
         OFFER_OVER, /* it has no rows any more */
     } tag;
-    /* With OFFER_ROWS: order times of its next row, and of the last row that the micro-batch may have; whether watermarks may
-     * advance behind that one; and index behind it in the head piece. */
-    int64_t next_time, end_time;
-    bool is_cut;
+    /* With OFFER_ROWS: order time of the last row that the micro-batch may have; whether watermarks may advance behind that one;
+     * index behind it in the head piece; and whether the partition's next row is below --until. */
+    int64_t end_time;
+    bool is_cut, is_before_until;
     uint32_t end;
 };
 
@@ -106,7 +106,7 @@ struct partition {
     uint64_t head, tail; /* pieces [head, tail) are in the ring */
     uint32_t head_row;   /* rows of the head piece that are already in micro-batches */
     bool is_reading, is_ended;
-    bool is_over;         /* all rows are in micro-batches, and ORDER_ENDED is in the order log */
+    bool is_over;         /* all rows are in micro-batches */
     bool is_live;         /* every end of a raw batch is a cut: the batch holds the records arrived */
     bool has_offsets;     /* the source kind counts by offsets (source_kind.has_offsets) */
     bool is_quiet;        /* live: the last read answered READ_QUIET, all records were read */
@@ -116,10 +116,13 @@ struct partition {
     bool has_own_order;   /* a sequenced piece had piece.has_own_order */
     uint32_t since_cut;   /* records sequenced since the last cut */
     int64_t order_max;    /* order time of the last sequenced row */
-    int64_t order_logged; /* order time of the last slice in the order log */
     /* With has_offsets: next offset after the last sequenced record, or where the partition began. */
     int64_t offset;
-    int64_t offset_logged; /* `offset` at the last slice in the order log */
+    struct {
+        uint64_t records;
+        int64_t order, offset; /* as order_max and offset */
+        bool is_over;
+    } logged; /* as the order log that is written has it */
     int64_t event_max;     /* newest event time of the good rows sequenced */
     bool has_event;        /* event_max is known */
     int64_t arrival_max; /* newest arrival time sequenced, where an arrival clock is needed; TIME_MIN: none */
@@ -395,10 +398,12 @@ void replay_choose(struct run *run, struct number *number);
 void replay_cut(struct run *run, struct slot *slot);
 
 /* log.c: entries of the order log that is written */
+/* What the log that is written begins with: what the partition has done so far. */
+void log_known(struct partition *p);
 /* Begins a new piece of the log, with an entry for each partition. */
 void log_begin(struct run *run);
 void log_micro_batch(struct run *run, const struct number *number, const struct cut *cut);
-void log_ended(struct run *run, const struct partition *p);
+void log_ended(struct run *run, struct partition *p);
 void log_idle(struct run *run, const struct partition *p);
 void log_added(struct run *run, struct partition *p);
 /* At a barrier, after log_micro_batch: seals the open piece and begins a new one. */

@@ -13,10 +13,10 @@ static void put_partition(struct run *run, const struct partition *p, enum order
     struct order_partition entry = {.id = p->id,
                                     .source = node->name,
                                     .name = sequencer_partition_name(run, p),
-                                    .records = p->records,
-                                    .time = p->order_max,
-                                    .offset = p->offset};
-    entry.is = (p->is_over ? ORDER_HAS_ENDED : 0) | (is_live ? ORDER_IS_LIVE : 0) |
+                                    .records = p->logged.records,
+                                    .time = p->logged.order,
+                                    .offset = p->logged.offset};
+    entry.is = (p->logged.is_over ? ORDER_HAS_ENDED : 0) | (is_live ? ORDER_IS_LIVE : 0) |
                (p->has_offsets ? ORDER_HAS_OFFSETS : 0);
     entry.source.length = MIN(entry.source.length, ORDER_NAME_MAX);
     entry.name.length = MIN(entry.name.length, ORDER_NAME_MAX);
@@ -35,8 +35,9 @@ void log_begin(struct run *run)
         order_load(run, s->load);
 }
 
-void log_ended(struct run *run, const struct partition *p)
+void log_ended(struct run *run, struct partition *p)
 {
+    p->logged.is_over = true;
     order_of(run, ORDER_ENDED, p->id);
 }
 
@@ -45,10 +46,17 @@ void log_idle(struct run *run, const struct partition *p)
     order_of(run, ORDER_IDLE, p->id);
 }
 
+void log_known(struct partition *p)
+{
+    p->logged.records = p->records;
+    p->logged.order = p->order_max;
+    p->logged.offset = p->offset;
+    p->logged.is_over = p->is_over;
+}
+
 void log_added(struct run *run, struct partition *p)
 {
-    p->order_logged = p->order_max;
-    p->offset_logged = p->offset;
+    log_known(p);
     if (order_is_written(run))
         put_partition(run, p, ORDER_ADDED);
 }
@@ -63,13 +71,14 @@ void log_micro_batch(struct run *run, const struct number *number, const struct 
         struct order_slice slice = {.partition = p->id,
                                     .records = taken->records,
                                     .time = taken->time,
-                                    .time_before = p->order_logged,
+                                    .time_before = p->logged.order,
                                     .offset = taken->offset - 1,
-                                    .offset_before = p->offset_logged,
+                                    .offset_before = p->logged.offset,
                                     .has_offset = p->has_offsets};
         order_slice(run, &slice);
-        p->order_logged = taken->time;
-        p->offset_logged = taken->offset;
+        p->logged.records += taken->records;
+        p->logged.order = taken->time;
+        p->logged.offset = taken->offset;
     }
     enum order_tag tag = number->cut != NO_PARTITION ? ORDER_CUT
                          : number->is_final          ? ORDER_LAST

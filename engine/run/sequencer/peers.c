@@ -22,6 +22,7 @@
 struct known_end {
     int64_t time; /* order time of the last row */
     bool is_cut;
+    int64_t before_until; /* order time of the last row below --until; TIME_MIN: none is */
 };
 
 /* What there is to a partition besides struct partition. */
@@ -37,6 +38,15 @@ struct peer_partition {
     bool is_over;   /* a micro-batch says so to all */
 };
 
+/* The leader's: a micro-batch that is chosen, and not yet formed. */
+struct chosen {
+    struct number number;
+    struct cut cut;     /* what owners have said */
+    uint32_t cuts_left; /* owners that have not */
+    uint32_t *over;     /* partitions that are over with it */
+    uint32_t over_count;
+};
+
 struct message {
     struct message *next;
     uint32_t from;
@@ -50,16 +60,18 @@ struct sequencer_peers {
     struct peer_partition *partitions;
     struct byte_buffer out;
     struct cut own; /* what the last cut of this worker's rows showed */
-    /* The leader's: micro-batches below this number were chosen; of those that are not formed, what they hold, what owners
-     * said, and how many have not said it. */
-    uint64_t chosen;
+    /* The leader's. */
+    uint64_t next; /* micro-batches below this number were chosen */
     bool has_chosen_end;
-    uint32_t *over; /* partitions that are over with the micro-batch that is being chosen */
-    uint32_t over_count;
-    struct number numbers[SLOTS];
-    struct cut cuts[SLOTS];
-    uint32_t cuts_left[SLOTS];
+    int64_t bound; /* number.bound and number.last, of the last one that has rows */
+    uint32_t bound_last;
+    struct chosen chosen[SLOTS];
 };
+
+static struct chosen *chosen_at(struct sequencer_peers *peers, uint64_t micro_batch)
+{
+    return &peers->chosen[micro_batch & (SLOTS - 1)];
+}
 
 void sequencer_peers_init(struct run *run)
 {
@@ -71,10 +83,10 @@ void sequencer_peers_init(struct run *run)
     pthread_mutex_init(&peers->mutex, NULL);
     peers->last = &peers->first;
     peers->partitions = mem_calloc(partitions, sizeof(*peers->partitions));
-    peers->over = arena_array(&run->arena, uint32_t, partitions);
+    peers->bound = TIME_MIN;
     peers->own.parts = arena_array(&run->arena, struct watermark_part, sources);
     for (uint32_t i = 0; i < SLOTS; i++)
-        peers->cuts[i].parts = arena_array(&run->arena, struct watermark_part, sources);
+        peers->chosen[i].cut.parts = arena_array(&run->arena, struct watermark_part, sources);
 }
 
 void sequencer_peers_free(struct run *run)
@@ -89,8 +101,10 @@ void sequencer_peers_free(struct run *run)
     }
     for (uint32_t i = 0; i < run->sequencer->partitions_room; i++)
         free(peers->partitions[i].ends);
-    for (uint32_t i = 0; i < SLOTS; i++)
-        free(peers->cuts[i].slices);
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        free(peers->chosen[i].cut.slices);
+        free(peers->chosen[i].over);
+    }
     free(peers->own.slices);
     free(peers->partitions);
     buffer_free(&peers->out);
@@ -118,6 +132,10 @@ bool sequencer_receive(struct run *run, uint32_t worker, struct str message)
     uint64_t tag = words_take(&words);
     bool is_leader = worker == run->options.peers->leader;
     bool is_of_leader = tag == PEER_NUMBER || tag == PEER_FORMED;
+    if (tag == PEER_STOP && peers_is_leader(run)) {
+        sequencer_stop(run);
+        return true;
+    }
     if (tag < PEER_OFFERS || tag >= PEER_TAGS || (is_of_leader && !is_leader) ||
         (!is_of_leader && !peers_is_leader(run)))
         return false;
@@ -153,8 +171,16 @@ static void send_to(struct run *run, uint32_t worker)
 
 /* --- Offers --- */
 
-/* Appends the ends of the partition's rows that are decoded and were not offered: its id and the count of them, for each the
- * order time and whether it is a cut, and at last whether the partition has ended. */
+/* Order time of the last one of the rows [first, end) that is below `until`; TIME_MIN: none is. */
+static int64_t last_before(const struct batch *batch, uint32_t first, uint32_t end, int64_t until)
+{
+    while (end > first && batch->order_time[end - 1] >= until)
+        end--;
+    return end > first ? batch->order_time[end - 1] : TIME_MIN;
+}
+
+/* Appends the ends of the partition's rows that are decoded and were not offered: its id and the count of them, for each what
+ * struct known_end has, and at last whether the partition has ended. */
 static void put_offers(struct run *run, struct partition *p, struct byte_buffer *out)
 {
     struct sequencer *s = run->sequencer;
@@ -180,9 +206,10 @@ static void put_offers(struct run *run, struct partition *p, struct byte_buffer 
             bool is_cut;
             uint32_t end = offer_end(s, p, piece, known->row, known->since_cut, &is_cut);
             known->since_cut = is_cut ? 0 : known->since_cut + end - known->row;
-            known->row = end;
             words_put(out, (uint64_t)piece->batch->order_time[end - 1]);
             words_put(out, is_cut);
+            words_put(out, (uint64_t)last_before(piece->batch, known->row, end, s->until_us));
+            known->row = end;
         }
     }
     bool has_ended = known->piece == p->tail && p->is_ended && !p->is_reading;
@@ -231,8 +258,10 @@ static bool take_offers(struct run *run, uint32_t from, struct words *message)
             return false;
         struct peer_partition *known = &s->peers->partitions[id];
         for (uint64_t i = 0; i < count && !message->is_short; i++) {
-            int64_t time = (int64_t)words_take(message);
-            add_end(known, (struct known_end){.time = time, .is_cut = words_take(message) != 0});
+            struct known_end end = {.time = (int64_t)words_take(message)};
+            end.is_cut = words_take(message) != 0;
+            end.before_until = (int64_t)words_take(message);
+            add_end(known, end);
         }
         known->has_ended = words_take(message) != 0;
     }
@@ -242,34 +271,77 @@ static bool take_offers(struct run *run, uint32_t from, struct words *message)
 void offer_known(struct run *run, struct partition *p)
 {
     struct sequencer_peers *peers = run->sequencer->peers;
-    struct peer_partition *known = &peers->partitions[p->id];
+    const struct peer_partition *known = &peers->partitions[p->id];
     p->offer = (struct offer){.tag = known->has_ended ? OFFER_OVER : OFFER_WAIT};
-    if (known->count > 0)
-        p->offer = (struct offer){.tag = OFFER_ROWS,
-                                  .end_time = known->ends[known->first].time,
-                                  .is_cut = known->ends[known->first].is_cut};
-    else if (known->has_ended && !known->is_over)
-        peers->over[peers->over_count++] = p->id;
+    if (known->count == 0)
+        return;
+    const struct known_end *end = &known->ends[known->first];
+    /* Rows up to the last bound are taken, those of its time only of partitions up to its last one. */
+    bool is_left =
+        end->before_until > peers->bound || (end->before_until == peers->bound && p->id > peers->bound_last);
+    p->offer = (struct offer){.tag = OFFER_ROWS,
+                              .end_time = end->time,
+                              .is_cut = end->is_cut,
+                              .is_before_until = end->before_until != TIME_MIN && is_left};
 }
 
 /* --- Micro-batches --- */
 
+/* The partitions that are over with the micro-batch that was chosen: all that have ended and have no rows left. */
+static void note_over(struct run *run, struct chosen *chosen)
+{
+    const struct sequencer *s = run->sequencer;
+    chosen->over_count = 0;
+    chosen->over = mem_realloc(chosen->over, MAX(s->partitions_count, 1) * sizeof(*chosen->over));
+    for (uint32_t i = 0; i < s->partitions_count; i++) {
+        struct peer_partition *known = &s->peers->partitions[i];
+        if (known->is_over || s->partitions[i].offer.tag != OFFER_OVER)
+            continue;
+        known->is_over = true;
+        chosen->over[chosen->over_count++] = i;
+    }
+}
+
+/* What owners will say of the micro-batch. */
+static void await_cuts(const struct run *run, struct chosen *chosen)
+{
+    struct cut *cut = &chosen->cut;
+    chosen->cuts_left = peers_count(run);
+    cut->slices_count = cut->rows = 0;
+    cut->arrival = TIME_MIN;
+    for (uint32_t i = 0; i < run->plan->sources_count; i++)
+        cut->parts[i] = (struct watermark_part){.lowest = TIME_MAX,
+                                                .holder = NO_PARTITION,
+                                                .highest_idle = TIME_MIN,
+                                                .newest = TIME_MIN};
+}
+
+/* Takes the offer with which the micro-batch ends. */
+static void take_end(struct sequencer_peers *peers, const struct number *number)
+{
+    struct peer_partition *last = &peers->partitions[number->last];
+    if (number->rows != NUMBER_UP_TO)
+        return;
+    last->first = (last->first + 1) % last->room;
+    last->count--;
+    peers->bound = number->bound;
+    peers->bound_last = number->last;
+}
+
 /* Chooses the next micro-batch, and tells all owners; false: not possible now. */
 static bool choose(struct run *run)
 {
-    struct sequencer *s = run->sequencer;
-    struct sequencer_peers *peers = s->peers;
-    struct number *number = &peers->numbers[peers->chosen & (SLOTS - 1)];
-    struct cut *cut = &peers->cuts[peers->chosen & (SLOTS - 1)];
-    peers->over_count = 0;
-    if (peers->has_chosen_end || peers->chosen - sequencer_formed(run) >= SLOTS ||
-        !form_choose(run, peers->chosen, number))
+    struct sequencer_peers *peers = run->sequencer->peers;
+    struct chosen *chosen = chosen_at(peers, peers->next);
+    const struct number *number = &chosen->number;
+    if (peers->has_chosen_end || peers->next - sequencer_formed(run) >= SLOTS ||
+        !form_choose(run, peers->next, &chosen->number))
         return false;
-    if (number->rows == NUMBER_UP_TO) {
-        struct peer_partition *last = &peers->partitions[number->last];
-        last->first = (last->first + 1) % last->room;
-        last->count--;
-    }
+    note_over(run, chosen);
+    await_cuts(run, chosen);
+    take_end(peers, number);
+    peers->has_chosen_end = number->is_end;
+    peers->next++;
     peers_begin(&peers->out, PEER_NUMBER);
     words_put(&peers->out, number->micro_batch);
     words_put(&peers->out, number->rows);
@@ -277,20 +349,9 @@ static bool choose(struct run *run)
     words_put(&peers->out, (uint64_t)number->highest);
     words_put(&peers->out, number->last);
     words_put(&peers->out, number->cut);
-    words_put(&peers->out, peers->over_count);
-    for (uint32_t i = 0; i < peers->over_count; i++) {
-        words_put(&peers->out, peers->over[i]);
-        peers->partitions[peers->over[i]].is_over = true;
-        log_ended(run, &s->partitions[peers->over[i]]);
-    }
-    cut->slices_count = cut->rows = 0;
-    cut->arrival = TIME_MIN;
-    for (uint32_t i = 0; i < run->plan->sources_count; i++)
-        cut->parts[i] = (struct watermark_part){
-            .lowest = TIME_MAX, .holder = NO_PARTITION, .highest_idle = TIME_MIN, .newest = TIME_MIN};
-    peers->cuts_left[peers->chosen & (SLOTS - 1)] = peers_count(run);
-    peers->has_chosen_end = number->is_end;
-    peers->chosen++;
+    words_put(&peers->out, chosen->over_count);
+    for (uint32_t i = 0; i < chosen->over_count; i++)
+        words_put(&peers->out, chosen->over[i]);
     for (uint32_t worker = 0; worker < peers_count(run); worker++)
         send_to(run, worker);
     return true;
@@ -377,10 +438,12 @@ static bool take_cut(struct run *run, uint32_t from, struct words *message)
     const struct sequencer *s = run->sequencer;
     struct sequencer_peers *peers = s->peers;
     uint64_t micro_batch = words_take(message), slices = words_take(message);
-    if (message->is_short || micro_batch < sequencer_formed(run) || micro_batch >= peers->chosen)
+    struct chosen *chosen = chosen_at(peers, micro_batch);
+    if (message->is_short || micro_batch < sequencer_formed(run) || micro_batch >= peers->next ||
+        chosen->cuts_left == 0)
         return false;
-    const struct number *number = &peers->numbers[micro_batch & (SLOTS - 1)];
-    struct cut *cut = &peers->cuts[micro_batch & (SLOTS - 1)];
+    const struct number *number = &chosen->number;
+    struct cut *cut = &chosen->cut;
     for (uint64_t i = 0; i < slices && !message->is_short; i++) {
         struct cut_slice slice = {.partition = (uint32_t)words_take(message)};
         slice.records = words_take(message);
@@ -400,7 +463,7 @@ static bool take_cut(struct run *run, uint32_t from, struct words *message)
         part.newest = (int64_t)words_take(message);
         add_part(&cut->parts[i], part);
     }
-    peers->cuts_left[micro_batch & (SLOTS - 1)]--;
+    chosen->cuts_left--;
     return !message->is_short;
 }
 
@@ -415,12 +478,15 @@ static bool finish(struct run *run)
 {
     struct sequencer_peers *peers = run->sequencer->peers;
     uint64_t micro_batch = sequencer_formed(run);
-    struct cut *cut = &peers->cuts[micro_batch & (SLOTS - 1)];
-    if (micro_batch == peers->chosen || peers->cuts_left[micro_batch & (SLOTS - 1)] > 0)
+    struct chosen *chosen = chosen_at(peers, micro_batch);
+    struct cut *cut = &chosen->cut;
+    if (micro_batch == peers->next || chosen->cuts_left > 0)
         return false;
+    for (uint32_t i = 0; i < chosen->over_count; i++)
+        log_ended(run, &run->sequencer->partitions[chosen->over[i]]);
     if (cut->slices_count > 1)
         qsort(cut->slices, cut->slices_count, sizeof(*cut->slices), by_partition);
-    form_finish(run, &peers->numbers[micro_batch & (SLOTS - 1)], cut);
+    form_finish(run, &chosen->number, cut);
     const struct slot *slot = sequencer_slot(run, micro_batch);
     peers_begin(&peers->out, PEER_FORMED);
     words_put(&peers->out, micro_batch);
@@ -430,7 +496,7 @@ static bool finish(struct run *run)
     for (uint32_t i = 0; i <= run->plan->sources_count; i++)
         words_put(&peers->out, (uint64_t)slot->watermarks[i]);
     peers_send_all(run, &peers->out);
-    return true;
+    return log_keep_up(run);
 }
 
 /* Others: the leader has finished a micro-batch. */

@@ -5,6 +5,7 @@
 #include "run/base/placements.h"
 
 #include "core/mem.h"
+#include "run/base/peers.h"
 #include "run/order/order.h"
 
 #include <stdio.h>
@@ -15,11 +16,8 @@ bool sequencer_begin(struct run *run)
     struct sequencer *s = run->sequencer;
     if (!run->was_finished && !replay_begin(run))
         return false;
-    for (uint32_t i = 0; i < s->partitions_count; i++) {
-        struct partition *p = &s->partitions[i];
-        p->order_logged = p->order_max;
-        p->offset_logged = p->offset;
-    }
+    for (uint32_t i = 0; i < s->partitions_count; i++)
+        log_known(&s->partitions[i]);
     if (!order_begin(run, s->first))
         return false;
     log_begin(run);
@@ -103,6 +101,13 @@ bool sequencer_place(const struct run *run, uint32_t id, struct partition_place 
 
 void sequencer_stop(struct run *run)
 {
+    if (!peers_is_leader(run)) {
+        struct byte_buffer message = {0};
+        peers_begin(&message, PEER_STOP);
+        peers_send(run, run->options.peers->leader, &message);
+        buffer_free(&message);
+        return;
+    }
     atomic_store(&run->sequencer->stop_requested, true);
     run_wake(run);
 }

@@ -1,10 +1,7 @@
 /* Whole jobs at several numbers of lanes and workers: the digests of all output must be the same, and the counts must add
  * up. The test also runs under ASan and TSan, which see what the lanes share. */
-#include "cli/commands.h"
 #include "core/buffer.h"
-#include "core/mem.h"
 #include "part.h"
-#include "run/run.h"
 #include "workers.h"
 
 #include <setjmp.h>
@@ -14,108 +11,16 @@
 
 #include <cmocka.h>
 
-enum { SINKS_MAX = 8, NOTE_BYTES = 160 };
-
-struct outcome {
-    char notes[SINKS_MAX][NOTE_BYTES]; /* rows and digest of each null sink */
-    struct counters counters[PLAN_NODES_MAX];
-    uint32_t sinks, nodes;
-};
-
-/* Adds the figures of one worker; a sink's note is of the worker that has it. */
-static void collect(struct run *run, struct outcome *outcome)
-{
-    struct run_stats *stats = mem_calloc(1, sizeof(*stats));
-    run_stats(run, stats);
-    assert_true(stats->is_finished);
-    outcome->nodes = stats->nodes_count;
-    outcome->sinks = 0;
-    for (uint32_t i = 0; i < stats->nodes_count; i++) {
-        const struct run_node_stats *node = &stats->nodes[i];
-        assert_true(counters_balance(&node->counters));
-        counters_add(&outcome->counters[i], &node->counters);
-        if (node->node->tag == PLAN_SINK) {
-            assert_true(outcome->sinks < SINKS_MAX);
-            if (node->note[0] != '\0')
-                memcpy(outcome->notes[outcome->sinks], node->note, NOTE_BYTES);
-            outcome->sinks++;
-        }
-    }
-    free(stats);
-}
-
-/* A worker's run, with a plan of its own. */
-struct worker_run {
-    struct arena arena;
-    struct diag_list diags;
-    struct run *run;
-};
-
-static void check(struct worker_run *w, const char *text, bool is_good)
-{
-    struct diag_source source = {"job", str_from(text)};
-    if (is_good)
-        return;
-    diag_print(stderr, &w->diags, &source, false);
-    fail();
-}
-
-static void prepare(struct worker_run *w, const char *text, uint32_t lanes, const struct run_peers *peers)
-{
-    *w = (struct worker_run){0};
-    diag_list_init(&w->diags, &w->arena);
-    struct job_file *job = lang_parse(&w->arena, &w->diags, &builtin_registry, str_from(text));
-    struct plan_options plan_options = {.registry = &builtin_registry};
-    bool is_good = lang_expand(job, &w->arena, &w->diags, NULL);
-    struct plan *plan = is_good ? plan_make(job, &plan_options, &w->arena, &w->diags) : NULL;
-    struct run_options options = {.lanes = lanes, .until_us = TIME_MAX, .peers = peers};
-    w->run = plan != NULL ? run_new(plan, &options, &w->diags) : NULL;
-    check(w, text, w->run != NULL);
-}
-
-/* count: of workers; 0: a run that is alone. */
-static void run_workers(const char *text, uint32_t count, uint32_t lanes, struct outcome *outcome)
-{
-    struct workers *workers = count > 0 ? workers_new(count, lanes + count) : NULL;
-    struct worker_run all[RUN_WORKERS_MAX];
-    struct run *runs[RUN_WORKERS_MAX];
-    *outcome = (struct outcome){0};
-    for (uint32_t i = 0; i < MAX(count, 1); i++) {
-        prepare(&all[i], text, lanes, count > 0 ? workers_peers(workers, i) : NULL);
-        runs[i] = all[i].run;
-    }
-    if (count > 0)
-        workers_begin(workers, runs);
-    for (uint32_t i = 0; i < MAX(count, 1); i++)
-        assert_true(run_start(runs[i]));
-    for (uint32_t i = 0; i < MAX(count, 1); i++)
-        check(&all[i], text, run_wait(runs[i]));
-    if (count > 0)
-        workers_end(workers);
-    for (uint32_t i = 0; i < MAX(count, 1); i++) {
-        collect(runs[i], outcome);
-        run_free(runs[i]);
-        arena_free(&all[i].arena);
-    }
-    if (count > 0)
-        workers_free(workers);
-}
-
-static void run_job(const char *text, uint32_t lanes, struct outcome *outcome)
-{
-    run_workers(text, 0, lanes, outcome);
-}
-
 static void same_at_any_lanes(const char *text)
 {
     static const struct {
         uint32_t workers, lanes;
     } sizes[] = {{0, 1}, {0, 2}, {0, 3}, {0, 7}, {1, 2}, {2, 1}, {2, 2}, {3, 1}, {5, 1}};
     struct outcome first, other;
-    run_job(text, 1, &first);
-    assert_true(first.sinks > 0);
+    workers_run(text, 0, 1, NULL, &first);
+    assert_true(first.sinks > 0 && first.is_finished);
     for (size_t i = 1; i < ARRAY_COUNT(sizes); i++) {
-        run_workers(text, sizes[i].workers, sizes[i].lanes, &other);
+        workers_run(text, sizes[i].workers, sizes[i].lanes, NULL, &other);
         assert_int_equal(first.sinks, other.sinks);
         for (uint32_t k = 0; k < first.sinks; k++)
             assert_string_equal(first.notes[k], other.notes[k]);
@@ -178,7 +83,7 @@ static void test_wide_union(void **state)
     buffer_append(&job, "", 1);
     same_at_any_lanes(job.data);
     struct outcome outcome;
-    run_job(job.data, 2, &outcome);
+    workers_run(job.data, 0, 2, NULL, &outcome);
     uint64_t in = 0;
     for (uint32_t i = 0; i < outcome.nodes; i++)
         in = MAX(in, outcome.counters[i].in);

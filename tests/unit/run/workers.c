@@ -1,12 +1,18 @@
 #include "workers.h"
 
+#include "cli/commands.h"
 #include "core/buffer.h"
 #include "core/key.h"
 #include "core/mem.h"
 
 #include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
 
 /* Messages of one sender to one receiver. */
 struct queue {
@@ -142,4 +148,106 @@ void workers_free(struct workers *workers)
         pthread_cond_destroy(&workers->items[i].condition);
     }
     free(workers);
+}
+
+/* --- Jobs --- */
+
+/* Adds the figures of one worker; a sink's note is of the worker that has it. */
+static void collect(struct run *run, struct outcome *outcome)
+{
+    struct run_stats *stats = mem_calloc(1, sizeof(*stats));
+    run_stats(run, stats);
+    outcome->is_finished = stats->is_finished;
+    outcome->micro_batches = stats->micro_batches;
+    outcome->nodes = stats->nodes_count;
+    outcome->sinks = 0;
+    for (uint32_t i = 0; i < stats->nodes_count; i++) {
+        const struct run_node_stats *node = &stats->nodes[i];
+        assert_true(counters_balance(&node->counters));
+        counters_add(&outcome->counters[i], &node->counters);
+        if (node->node->tag == PLAN_SINK) {
+            assert_true(outcome->sinks < SINKS_MAX);
+            if (node->note[0] != '\0')
+                memcpy(outcome->notes[outcome->sinks], node->note, NOTE_BYTES);
+            outcome->sinks++;
+        }
+    }
+    free(stats);
+}
+
+/* A worker's run, with a plan of its own. */
+struct worker_run {
+    struct arena arena;
+    struct diag_list diags;
+    struct run *run;
+};
+
+static void check(struct worker_run *w, const char *text, bool is_good)
+{
+    struct diag_source source = {"job", str_from(text)};
+    if (is_good)
+        return;
+    diag_print(stderr, &w->diags, &source, false);
+    fail();
+}
+
+static void prepare(struct worker_run *w, const char *text, uint32_t lanes, const struct run_peers *peers,
+                    const struct way *way)
+{
+    *w = (struct worker_run){0};
+    diag_list_init(&w->diags, &w->arena);
+    struct job_file *job = lang_parse(&w->arena, &w->diags, &builtin_registry, str_from(text));
+    struct plan_options plan_options = {.registry = &builtin_registry};
+    bool is_good = lang_expand(job, &w->arena, &w->diags, NULL);
+    struct plan *plan = is_good ? plan_make(job, &plan_options, &w->arena, &w->diags) : NULL;
+    bool is_leader = peers == NULL || peers->self == peers->leader;
+    struct run_options options = {.lanes = lanes,
+                                  .until_us = way->until_us == 0 ? TIME_MAX : way->until_us,
+                                  .record_order = is_leader ? way->order : NULL,
+                                  .peers = peers};
+    w->run = plan != NULL ? run_new(plan, &options, &w->diags) : NULL;
+    check(w, text, w->run != NULL);
+}
+
+/* Stops the job when it has formed so many micro-batches, or ended before. */
+static void stop_after(struct run *run, uint64_t micro_batches)
+{
+    struct run_stats *stats = mem_calloc(1, sizeof(*stats));
+    do {
+        usleep(100);
+        run_stats(run, stats);
+    } while (stats->micro_batches < micro_batches && !run_has_ended(run));
+    run_stop(run);
+    free(stats);
+}
+
+void workers_run(const char *text, uint32_t count, uint32_t lanes, const struct way *way, struct outcome *outcome)
+{
+    struct workers *workers = count > 0 ? workers_new(count, lanes + count) : NULL;
+    struct worker_run all[RUN_WORKERS_MAX];
+    struct run *runs[RUN_WORKERS_MAX];
+    uint32_t runs_count = MAX(count, 1);
+    *outcome = (struct outcome){0};
+    way = way == NULL ? &(struct way){0} : way;
+    for (uint32_t i = 0; i < runs_count; i++) {
+        prepare(&all[i], text, lanes, count > 0 ? workers_peers(workers, i) : NULL, way);
+        runs[i] = all[i].run;
+    }
+    if (count > 0)
+        workers_begin(workers, runs);
+    for (uint32_t i = 0; i < runs_count; i++)
+        assert_true(run_start(runs[i]));
+    if (way->stops_after > 0)
+        stop_after(runs[runs_count - 1], way->stops_after);
+    for (uint32_t i = 0; i < runs_count; i++)
+        check(&all[i], text, run_wait(runs[i]));
+    if (count > 0)
+        workers_end(workers);
+    for (uint32_t i = 0; i < runs_count; i++) {
+        collect(runs[i], outcome);
+        run_free(runs[i]);
+        arena_free(&all[i].arena);
+    }
+    if (count > 0)
+        workers_free(workers);
 }

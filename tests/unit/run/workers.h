@@ -14,4 +14,24 @@ void workers_begin(struct workers *workers, struct run **runs);
 void workers_end(struct workers *workers);
 void workers_free(struct workers *workers);
 
+enum { SINKS_MAX = 8, NOTE_BYTES = 160 };
+/* What a job gave, over all workers. */
+struct outcome {
+    char notes[SINKS_MAX][NOTE_BYTES]; /* of each sink: rows and digest of a null sink */
+    struct counters counters[PLAN_NODES_MAX];
+    uint32_t sinks, nodes;
+    uint64_t micro_batches;
+    bool is_finished;
+};
+
+/* How a job is run. */
+struct way {
+    int64_t until_us;     /* order time; 0: to its end */
+    const char *order;    /* path of the order log to write; NULL: none */
+    uint64_t stops_after; /* the last worker stops it, once so many micro-batches are formed; 0: it does not */
+};
+
+/* Runs a job on so many workers, 0: alone, each with so many lanes. way: NULL: to its end. Fails the test where the job fails. */
+void workers_run(const char *text, uint32_t count, uint32_t lanes, const struct way *way, struct outcome *outcome);
+
 #endif
