@@ -106,25 +106,25 @@ struct partition {
     uint64_t head, tail; /* pieces [head, tail) are in the ring */
     uint32_t head_row;   /* rows of the head piece that are already in micro-batches */
     bool is_reading, is_ended;
-    bool is_over;         /* all rows are in micro-batches */
-    bool is_live;         /* every end of a raw batch is a cut: the batch holds the records arrived */
-    bool has_offsets;     /* the source kind counts by offsets (source_kind.has_offsets) */
-    bool is_quiet;        /* live: the last read answered READ_QUIET, all records were read */
-    bool is_idle;         /* live: left out of the watermark until its next row */
-    uint64_t dry_at;      /* sequencer.wakes before the last read, which found no records; 0: it found some */
-    int64_t dry_us;       /* monotonic time since when reads find no records; 0: the last read found some */
-    bool has_own_order;   /* a sequenced piece had piece.has_own_order */
-    uint32_t since_cut;   /* records sequenced since the last cut */
-    int64_t order_max;    /* order time of the last sequenced row */
+    bool is_over;       /* all rows are in micro-batches */
+    bool is_live;       /* every end of a raw batch is a cut: the batch holds the records arrived */
+    bool has_offsets;   /* the source kind counts by offsets (source_kind.has_offsets) */
+    bool is_quiet;      /* live: the last read answered READ_QUIET, all records were read */
+    bool is_idle;       /* live: left out of the watermark until its next row */
+    uint64_t dry_at;    /* sequencer.wakes before the last read, which found no records; 0: it found some */
+    int64_t dry_us;     /* monotonic time since when reads find no records; 0: the last read found some */
+    bool has_own_order; /* a sequenced piece had piece.has_own_order */
+    uint32_t since_cut; /* records sequenced since the last cut */
+    int64_t order_max;  /* order time of the last sequenced row */
     /* With has_offsets: next offset after the last sequenced record, or where the partition began. */
     int64_t offset;
     struct {
         uint64_t records;
         int64_t order, offset; /* as order_max and offset */
         bool is_over;
-    } logged; /* as the order log that is written has it */
-    int64_t event_max;     /* newest event time of the good rows sequenced */
-    bool has_event;        /* event_max is known */
+    } logged;            /* as the order log that is written has it */
+    int64_t event_max;   /* newest event time of the good rows sequenced */
+    bool has_event;      /* event_max is known */
     int64_t arrival_max; /* newest arrival time sequenced, where an arrival clock is needed; TIME_MIN: none */
     int64_t marked;      /* event time of the newest punctuation; TIME_MIN: none so far */
     struct key_times keys; /* newest event time by key, for the per_key watermark */

@@ -310,10 +310,8 @@ static void await_cuts(const struct run *run, struct chosen *chosen)
     cut->slices_count = cut->rows = 0;
     cut->arrival = TIME_MIN;
     for (uint32_t i = 0; i < run->plan->sources_count; i++)
-        cut->parts[i] = (struct watermark_part){.lowest = TIME_MAX,
-                                                .holder = NO_PARTITION,
-                                                .highest_idle = TIME_MIN,
-                                                .newest = TIME_MIN};
+        cut->parts[i] = (struct watermark_part){
+            .lowest = TIME_MAX, .holder = NO_PARTITION, .highest_idle = TIME_MIN, .newest = TIME_MIN};
 }
 
 /* Takes the offer with which the micro-batch ends. */

@@ -1,6 +1,8 @@
 /* What several workers do as one: the order log, byte for byte, up to --until and up to a stop. */
 #include "core/mem.h"
 #include "core/order_log.h"
+#include "core/os.h"
+#include "unit/support/random.h"
 #include "workers.h"
 
 #include <setjmp.h>
@@ -21,6 +23,30 @@ static const char job[] =
     "stream w = f | window by key over tumbling(1s) { n: count(), s: sum(before) }\n"
     "sink f = null from f\n"
     "sink w = null from w\n";
+
+/* One source of three partitions, whose batches end where wide records do; their slowest keys hold the watermark. */
+static const char job_of_files[] =
+    "source s = file { path: [\"one.jsonl\", \"two.jsonl\", \"three.jsonl\"]\n"
+    "  schema: { key: int, ts: time(ms), note: text }, event_time: ts, max_delay: 50ms\n"
+    "  watermark: per_key { by: key, within: 2s } }\n"
+    "stream w = s | window by key over tumbling(1s) { n: count(), f: first(ts) }\n"
+    "sink w = null from w\n"
+    "sink late = null from w.late\n";
+
+static void write_file(const char *path, uint32_t rows, uint32_t seed)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    struct test_random random = {seed};
+    for (uint32_t i = 0, ts = 0; i < rows; i++) {
+        uint32_t wide = random_below(&random, 200) == 0 ? 200000 : random_below(&random, 50);
+        uint32_t late = random_below(&random, 100), key = random_below(&random, seed == 3 ? 300 : 7);
+        ts += random_below(&random, 20 + seed);
+        fprintf(file, "{\"key\": %u, \"ts\": %u, \"note\": \"%0*d\"}\n", key, 1000 + ts - late,
+                (int)MAX(wide, 1), 0);
+    }
+    fclose(file);
+}
 
 static const struct {
     uint32_t workers, lanes;
@@ -50,10 +76,38 @@ static char *read_file(const char *path, size_t *bytes)
     return text;
 }
 
+/* Records between cuts; NULL: as always. */
+static void set_cut(const char *records)
+{
+    struct arena arena = {0};
+    struct diag_list diags;
+    diag_list_init(&diags, &arena);
+    assert_int_equal(records == NULL ? unsetenv("LEAT_TEST_CUT") : setenv("LEAT_TEST_CUT", records, 1), 0);
+    assert_true(failpoints_init(&diags));
+    arena_free(&arena);
+}
+
+static void test_files(void **state)
+{
+    static const char *const names[] = {"one.jsonl", "two.jsonl", "three.jsonl"};
+    struct outcome first, other;
+    (void)state;
+    for (uint32_t i = 0; i < ARRAY_COUNT(names); i++)
+        write_file(names[i], 3000 + 700 * i, i + 1);
+    workers_run(job_of_files, 0, 2, NULL, &first);
+    for (size_t i = 0; i < ARRAY_COUNT(sizes); i++) {
+        workers_run(job_of_files, sizes[i].workers, sizes[i].lanes, NULL, &other);
+        same(&first, &other);
+    }
+    for (uint32_t i = 0; i < ARRAY_COUNT(names); i++)
+        assert_int_equal(unlink(names[i]), 0);
+}
+
 static void test_order_log(void **state)
 {
-    (void)state;
-    static const int64_t untils[] = {0, 1, 3333333, 19000000};
+    /* With cuts after 53 records, one of source `a` is at 1 s, where the other sources have a row, too. */
+    static const int64_t untils[] = {0, 1, 1000001, 3333333, 19000000};
+    set_cut(*state);
     for (size_t u = 0; u < ARRAY_COUNT(untils); u++) {
         struct outcome first, other;
         size_t first_bytes, bytes;
@@ -74,6 +128,7 @@ static void test_order_log(void **state)
         free(log);
         assert_int_equal(unlink("alone.order"), 0);
     }
+    set_cut(NULL);
 }
 
 /* The stopped log has the entries of the whole one up to its last micro-batch, which has no rows. Returns how many micro-batches
@@ -125,7 +180,10 @@ static void test_stop(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_order_log), cmocka_unit_test(test_stop)};
+    static char cut[] = "53";
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_order_log),
+                                       cmocka_unit_test_prestate(test_order_log, cut),
+                                       cmocka_unit_test(test_files), cmocka_unit_test(test_stop)};
     char folder[] = "workers-XXXXXX";
     if (mkdtemp(folder) == NULL || chdir(folder) != 0)
         return 2;

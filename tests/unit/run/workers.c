@@ -221,7 +221,8 @@ static void stop_after(struct run *run, uint64_t micro_batches)
     free(stats);
 }
 
-void workers_run(const char *text, uint32_t count, uint32_t lanes, const struct way *way, struct outcome *outcome)
+void workers_run(const char *text, uint32_t count, uint32_t lanes, const struct way *way,
+                 struct outcome *outcome)
 {
     struct workers *workers = count > 0 ? workers_new(count, lanes + count) : NULL;
     struct worker_run all[RUN_WORKERS_MAX];
