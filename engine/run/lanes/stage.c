@@ -311,10 +311,12 @@ void stage_run(struct stage_instance *stage, struct slot *slot)
     if (unlikely(slot->next != NULL) && !run_has_failed(stage->run))
         stage_leave(stage, slot->next);
     stage_show_counters(stage);
-    atomic_store_explicit(&stage->next, slot->micro_batch + 1, memory_order_relaxed);
+    uint64_t micro_batch =
+        slot->micro_batch; /* the slot may be another one's as soon as it is counted below */
+    atomic_store_explicit(&stage->next, micro_batch + 1, memory_order_relaxed);
     unsigned done = atomic_fetch_add_explicit(&slot->stage_done[stage->index], 1, memory_order_acq_rel) + 1;
     if (unlikely(stage->run->options.peers != NULL) && done == run_stage_pieces(stage->run, stage->index))
-        peers_say_done(stage->run, stage->index, slot->micro_batch);
+        peers_say_done(stage->run, stage->index, micro_batch);
     if (unlikely(stage->run->trace != NULL))
         trace_stage(stage->run);
 }

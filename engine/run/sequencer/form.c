@@ -52,9 +52,18 @@ void offer_own(struct run *run, struct partition *p)
         p->offer.end_time = times[p->offer.end - 1];
     } else if (!goes_on) {
         p->offer.tag = OFFER_OVER;
-    } else if (live_goes_without(run, p)) {
+    } else if (live_goes_without(run, p, p->is_quiet, p->is_ended ? 0 : p->dry_us)) {
         p->offer.tag = OFFER_NONE;
+        p->offer.quiet_us = p->is_quiet && !p->is_reading ? p->dry_us : 0;
     }
+}
+
+static void make_offer(struct run *run, struct partition *p)
+{
+    if (unlikely(run->sequencer->peers != NULL))
+        offer_known(run, p);
+    else
+        offer_own(run, p);
 }
 
 /* --- Choosing --- */
@@ -75,10 +84,7 @@ static enum heads find_heads(struct run *run)
     bool has_rows = false, is_over = true;
     for (uint32_t i = 0; i < s->partitions_count; i++) {
         struct partition *p = &s->partitions[i];
-        if (unlikely(s->peers != NULL))
-            offer_known(run, p);
-        else
-            offer_own(run, p);
+        make_offer(run, p);
         if (p->offer.tag == OFFER_WAIT)
             return HEADS_WAIT;
         has_rows |= p->offer.tag == OFFER_ROWS;
@@ -207,10 +213,31 @@ static bool may_form(struct run *run, const struct slot *slot, uint64_t micro_ba
     return true;
 }
 
+/* Marks live partitions that have become idle; returns the last one marked, or NO_PARTITION. */
+static uint32_t take_idle(struct run *run, enum heads heads)
+{
+    struct sequencer *s = run->sequencer;
+    uint32_t idle = NO_PARTITION;
+    for (uint32_t i = 0; s->is_live && i < s->partitions_count; i++) {
+        struct partition *p = &s->partitions[i];
+        if (heads == HEADS_LULL) /* offers are old, where no rows may be taken */
+            make_offer(run, p);
+        if (!live_becomes_idle(run, p) ||
+            (unlikely(s->peers != NULL) ? !peers_note_idle(run, p) : p->is_idle))
+            continue;
+        if (likely(s->peers == NULL)) {
+            log_idle(run, p);
+            p->is_idle = true;
+        }
+        idle = p->id;
+    }
+    return idle;
+}
+
 /* A micro-batch whose rows are not chosen by a log, and which is neither a stop's nor behind the end. False: not now. */
 static bool choose_now(struct run *run, enum heads heads, bool is_held, struct number *number)
 {
-    struct partition *idle = live_take_idle(run);
+    uint32_t idle = take_idle(run, heads);
     number->follows_load = true;
     if (heads == HEADS_ROWS) {
         choose_rows(run, number);
@@ -219,7 +246,7 @@ static bool choose_now(struct run *run, enum heads heads, bool is_held, struct n
     /* Live sources have no end; so a run with a trace stops when all sources have nothing more to read. */
     if (unlikely(run->trace != NULL) && has_read_all(run->sequencer))
         atomic_store(&run->sequencer->stop_requested, true);
-    number->cut = idle != NULL ? idle->id : NO_PARTITION;
+    number->cut = idle;
     number->tick = is_held ? TIME_MIN : live_tick(run);
     return is_worth_a_micro_batch(run, number);
 }

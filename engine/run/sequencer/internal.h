@@ -37,7 +37,7 @@ struct piece {
 
 /* What a partition offers to the next micro-batch. */
 struct offer {
-    enum {
+    enum offer_tag {
         OFFER_WAIT, /* rows must be read or decoded first */
         OFFER_ROWS,
         OFFER_NONE, /* live: it has no rows now, and is not waited for */
@@ -47,6 +47,8 @@ struct offer {
      * index behind it in the head piece; and whether the partition's next row is below --until. */
     int64_t end_time;
     bool is_cut, is_before_until;
+    int64_t
+        quiet_us; /* with OFFER_NONE: monotonic time since when all its records were read; 0: there are more to come */
     uint32_t end;
 };
 
@@ -255,8 +257,10 @@ void sequencer_peers_init(struct run *run);
 void sequencer_peers_free(struct run *run);
 /* Does what messages ask for, and what this worker's partitions allow; returns whether a micro-batch was formed. */
 bool peers_form(struct run *run);
-/* The leader: makes the offer of a partition, as far as its owner has said. */
+/* The leader: makes the offer of a partition, as far as its owner has said. peers_note_idle: the partition is idle from the
+ * micro-batch on that is being chosen; false: it was already. */
 void offer_known(struct run *run, struct partition *p);
+bool peers_note_idle(struct run *run, const struct partition *p);
 
 /* partition.c */
 /* Makes the head piece ready to be cut. Returns false if pieces that this needs are not decoded yet. */
@@ -344,10 +348,11 @@ bool live_was_read(struct partition *p, enum read_status status, uint64_t wakes)
 bool live_may_read(const struct run *run, const struct partition *p);
 /* Adds partitions that the sources have found. false after a diagnostic. */
 bool live_discover(struct run *run);
-/* Whether micro-batches are formed without rows of this partition, which has none ready. */
-bool live_goes_without(struct run *run, const struct partition *p);
-/* Marks partitions that have become idle; returns the last one marked, or NULL. */
-struct partition *live_take_idle(struct run *run);
+/* Whether micro-batches are formed without rows of this partition, which has none ready. is_quiet: all its records were read;
+ * dry_us: monotonic time since when there are none; 0: there are some. */
+bool live_goes_without(struct run *run, const struct partition *p, bool is_quiet, int64_t dry_us);
+/* Whether a partition has become idle, by its offer. */
+bool live_becomes_idle(struct run *run, const struct partition *p);
 
 /* hold.c: what holds the sources back */
 /* Whether so many checkpoints wait for the store that the sources must wait (`behind`). */

@@ -44,29 +44,19 @@ bool live_may_read(const struct run *run, const struct partition *p)
     return p->dry_at != atomic_load_explicit(&run->sequencer->wakes, memory_order_relaxed);
 }
 
-bool live_goes_without(struct run *run, const struct partition *p)
+bool live_goes_without(struct run *run, const struct partition *p, bool is_quiet, int64_t dry_us)
 {
     const struct plan_node *node = run_source_node(run, p->source);
-    if (!node->is_live || p->is_ended || p->dry_at == 0)
+    if (!node->is_live || dry_us == 0)
         return false;
-    return p->is_quiet || os_monotonic_us() - p->dry_us > node->common->order_wait_us;
+    return is_quiet || os_monotonic_us() - dry_us > node->common->order_wait_us;
 }
 
-struct partition *live_take_idle(struct run *run)
+bool live_becomes_idle(struct run *run, const struct partition *p)
 {
-    struct sequencer *s = run->sequencer;
-    struct partition *idle = NULL;
-    for (uint32_t i = 0; s->is_live && i < s->partitions_count; i++) {
-        struct partition *p = &s->partitions[i];
-        const struct plan_node *node = run_source_node(run, p->source);
-        if (!node->is_live || node->common->idle_after_us == 0 || p->is_idle || p->is_ended || !p->is_quiet ||
-            p->head < p->tail || p->is_reading || os_monotonic_us() - p->dry_us < node->common->idle_after_us)
-            continue;
-        log_idle(run, p);
-        p->is_idle = true;
-        idle = p;
-    }
-    return idle;
+    const struct plan_node *node = run_source_node(run, p->source);
+    return node->is_live && node->common->idle_after_us > 0 && p->offer.tag == OFFER_NONE &&
+           p->offer.quiet_us != 0 && os_monotonic_us() - p->offer.quiet_us >= node->common->idle_after_us;
 }
 
 /* Windows over arrival time end without records when the arrival clock passes their end. In a lull, when

@@ -13,6 +13,7 @@
 #include "run/sequencer/internal.h"
 
 #include "core/mem.h"
+#include "core/os.h"
 #include "run/base/peers.h"
 #include "run/base/placements.h"
 
@@ -30,21 +31,33 @@ struct peer_partition {
     /* The owner's: pieces below this one were offered, and of this one the rows below `row`. */
     uint64_t piece;
     uint32_t row, since_cut, skip_rows;
-    bool has_begun, has_said_end;
+    bool has_begun;
+    unsigned said; /* enum offer_state, as it was said last */
     /* The leader's: what the partition offers and no micro-batch has taken: `count` ends from `first` on, in a ring. */
     struct known_end *ends;
     uint32_t first, count, room;
-    bool has_ended; /* and nothing else */
+    unsigned state; /* enum offer_state, behind these ends */
+    int64_t dry_us; /* with OFFERS_DRY: monotonic time since when */
     bool is_over;   /* a micro-batch says so to all */
+    bool is_idle;   /* likewise, and it has offered no rows since */
+    struct {
+        int64_t time;
+        bool is_whole;
+    } taken; /* with --until: its rows up to this order time are taken, and where is_whole, those of that time */
 };
+
+/* What comes behind the rows that were offered. */
+enum offer_state { OFFERS_ENDED = 1, OFFERS_DRY = 2, OFFERS_QUIET = 4 /* dry, and all records were read */ };
 
 /* The leader's: a micro-batch that is chosen, and not yet formed. */
 struct chosen {
     struct number number;
     struct cut cut;     /* what owners have said */
     uint32_t cuts_left; /* owners that have not */
-    uint32_t *over;     /* partitions that are over with it */
-    uint32_t over_count;
+    /* Partitions that are over with it; become idle with it; have no rows, and are not waited for. */
+    struct ids {
+        uint32_t *items, count, room;
+    } over, idle, without;
 };
 
 struct message {
@@ -63,8 +76,6 @@ struct sequencer_peers {
     /* The leader's. */
     uint64_t next; /* micro-batches below this number were chosen */
     bool has_chosen_end;
-    int64_t bound; /* number.bound and number.last, of the last one that has rows */
-    uint32_t bound_last;
     struct chosen chosen[SLOTS];
 };
 
@@ -83,7 +94,8 @@ void sequencer_peers_init(struct run *run)
     pthread_mutex_init(&peers->mutex, NULL);
     peers->last = &peers->first;
     peers->partitions = mem_calloc(partitions, sizeof(*peers->partitions));
-    peers->bound = TIME_MIN;
+    for (uint32_t i = 0; i < partitions; i++)
+        peers->partitions[i].taken.time = TIME_MIN;
     peers->own.parts = arena_array(&run->arena, struct watermark_part, sources);
     for (uint32_t i = 0; i < SLOTS; i++)
         peers->chosen[i].cut.parts = arena_array(&run->arena, struct watermark_part, sources);
@@ -103,7 +115,9 @@ void sequencer_peers_free(struct run *run)
         free(peers->partitions[i].ends);
     for (uint32_t i = 0; i < SLOTS; i++) {
         free(peers->chosen[i].cut.slices);
-        free(peers->chosen[i].over);
+        free(peers->chosen[i].over.items);
+        free(peers->chosen[i].idle.items);
+        free(peers->chosen[i].without.items);
     }
     free(peers->own.slices);
     free(peers->partitions);
@@ -180,7 +194,7 @@ static int64_t last_before(const struct batch *batch, uint32_t first, uint32_t e
 }
 
 /* Appends the ends of the partition's rows that are decoded and were not offered: its id and the count of them, for each what
- * struct known_end has, and at last whether the partition has ended. */
+ * struct known_end has, and at last its offer_state, and for how long it has been dry. */
 static void put_offers(struct run *run, struct partition *p, struct byte_buffer *out)
 {
     struct sequencer *s = run->sequencer;
@@ -212,13 +226,17 @@ static void put_offers(struct run *run, struct partition *p, struct byte_buffer 
             known->row = end;
         }
     }
-    bool has_ended = known->piece == p->tail && p->is_ended && !p->is_reading;
-    words_put(out, has_ended);
-    if (count == 0 && has_ended == known->has_said_end)
+    bool are_all = known->piece == p->tail;
+    unsigned state = are_all && p->is_ended && !p->is_reading ? OFFERS_ENDED : 0;
+    if (are_all && !p->is_ended && p->dry_us != 0)
+        state = OFFERS_DRY | (p->is_quiet ? OFFERS_QUIET : 0);
+    words_put(out, state);
+    words_put(out, state & OFFERS_DRY ? (uint64_t)(os_monotonic_us() - p->dry_us) : 0);
+    if (count == 0 && state == known->said)
         out->length = begin;
     else
         memcpy(out->data + begin + sizeof(uint64_t), &count, sizeof(count));
-    known->has_said_end = has_ended;
+    known->said = state;
 }
 
 static void offer(struct run *run)
@@ -263,22 +281,26 @@ static bool take_offers(struct run *run, uint32_t from, struct words *message)
             end.before_until = (int64_t)words_take(message);
             add_end(known, end);
         }
-        known->has_ended = words_take(message) != 0;
+        known->is_idle &= count == 0;
+        known->state = (unsigned)words_take(message);
+        known->dry_us = os_monotonic_us() - (int64_t)words_take(message);
     }
     return !message->is_short;
 }
 
 void offer_known(struct run *run, struct partition *p)
 {
-    struct sequencer_peers *peers = run->sequencer->peers;
-    const struct peer_partition *known = &peers->partitions[p->id];
-    p->offer = (struct offer){.tag = known->has_ended ? OFFER_OVER : OFFER_WAIT};
-    if (known->count == 0)
+    const struct peer_partition *known = &run->sequencer->peers->partitions[p->id];
+    p->offer = (struct offer){.tag = known->state & OFFERS_ENDED ? OFFER_OVER : OFFER_WAIT};
+    if (known->count == 0) {
+        bool is_quiet = (known->state & OFFERS_QUIET) != 0;
+        if (known->state & OFFERS_DRY && live_goes_without(run, p, is_quiet, known->dry_us))
+            p->offer = (struct offer){.tag = OFFER_NONE, .quiet_us = is_quiet ? known->dry_us : 0};
         return;
+    }
     const struct known_end *end = &known->ends[known->first];
-    /* Rows up to the last bound are taken, those of its time only of partitions up to its last one. */
-    bool is_left =
-        end->before_until > peers->bound || (end->before_until == peers->bound && p->id > peers->bound_last);
+    bool is_left = end->before_until > known->taken.time ||
+                   (end->before_until == known->taken.time && !known->taken.is_whole);
     p->offer = (struct offer){.tag = OFFER_ROWS,
                               .end_time = end->time,
                               .is_cut = end->is_cut,
@@ -287,18 +309,46 @@ void offer_known(struct run *run, struct partition *p)
 
 /* --- Micro-batches --- */
 
-/* The partitions that are over with the micro-batch that was chosen: all that have ended and have no rows left. */
-static void note_over(struct run *run, struct chosen *chosen)
+static void add_id(struct ids *ids, uint32_t id)
+{
+    if (ids->count == ids->room) {
+        ids->room = MAX(8, 2 * ids->room);
+        ids->items = mem_realloc(ids->items, ids->room * sizeof(*ids->items));
+    }
+    ids->items[ids->count++] = id;
+}
+
+static void put_ids(struct byte_buffer *out, const struct ids *ids)
+{
+    words_put(out, ids->count);
+    for (uint32_t i = 0; i < ids->count; i++)
+        words_put(out, ids->items[i]);
+}
+
+bool peers_note_idle(struct run *run, const struct partition *p)
+{
+    struct sequencer_peers *peers = run->sequencer->peers;
+    if (peers->partitions[p->id].is_idle)
+        return false;
+    peers->partitions[p->id].is_idle = true;
+    add_id(&chosen_at(peers, peers->next)->idle, p->id);
+    return true;
+}
+
+/* Which partitions are over with the micro-batch that was chosen (they have ended, and no rows are left), and which ones it
+ * goes without. */
+static void note_offers(struct run *run, struct chosen *chosen)
 {
     const struct sequencer *s = run->sequencer;
-    chosen->over_count = 0;
-    chosen->over = mem_realloc(chosen->over, MAX(s->partitions_count, 1) * sizeof(*chosen->over));
     for (uint32_t i = 0; i < s->partitions_count; i++) {
         struct peer_partition *known = &s->peers->partitions[i];
-        if (known->is_over || s->partitions[i].offer.tag != OFFER_OVER)
+        enum offer_tag tag = s->partitions[i].offer.tag;
+        if (tag == OFFER_NONE)
+            add_id(&chosen->without, i);
+        if (tag != OFFER_OVER || known->is_over)
             continue;
         known->is_over = true;
-        chosen->over[chosen->over_count++] = i;
+        add_id(&chosen->over, i);
     }
 }
 
@@ -315,15 +365,22 @@ static void await_cuts(const struct run *run, struct chosen *chosen)
 }
 
 /* Takes the offer with which the micro-batch ends. */
-static void take_end(struct sequencer_peers *peers, const struct number *number)
+static void take_end(const struct run *run, const struct number *number)
 {
-    struct peer_partition *last = &peers->partitions[number->last];
+    const struct sequencer *s = run->sequencer;
+    struct peer_partition *last = &s->peers->partitions[number->last];
     if (number->rows != NUMBER_UP_TO)
         return;
     last->first = (last->first + 1) % last->room;
     last->count--;
-    peers->bound = number->bound;
-    peers->bound_last = number->last;
+    for (uint32_t i = 0; s->until_us != TIME_MAX && i < s->partitions_count; i++) {
+        struct peer_partition *known = &s->peers->partitions[i];
+        if (s->partitions[i].offer.tag != OFFER_ROWS || number->bound < known->taken.time)
+            continue;
+        known->taken.is_whole =
+            i <= number->last || (number->bound == known->taken.time && known->taken.is_whole);
+        known->taken.time = number->bound;
+    }
 }
 
 /* Chooses the next micro-batch, and tells all owners; false: not possible now. */
@@ -332,12 +389,13 @@ static bool choose(struct run *run)
     struct sequencer_peers *peers = run->sequencer->peers;
     struct chosen *chosen = chosen_at(peers, peers->next);
     const struct number *number = &chosen->number;
+    chosen->over.count = chosen->without.count = 0;
     if (peers->has_chosen_end || peers->next - sequencer_formed(run) >= SLOTS ||
         !form_choose(run, peers->next, &chosen->number))
         return false;
-    note_over(run, chosen);
+    note_offers(run, chosen);
     await_cuts(run, chosen);
-    take_end(peers, number);
+    take_end(run, number);
     peers->has_chosen_end = number->is_end;
     peers->next++;
     peers_begin(&peers->out, PEER_NUMBER);
@@ -347,9 +405,9 @@ static bool choose(struct run *run)
     words_put(&peers->out, (uint64_t)number->highest);
     words_put(&peers->out, number->last);
     words_put(&peers->out, number->cut);
-    words_put(&peers->out, chosen->over_count);
-    for (uint32_t i = 0; i < chosen->over_count; i++)
-        words_put(&peers->out, chosen->over[i]);
+    put_ids(&peers->out, &chosen->over);
+    put_ids(&peers->out, &chosen->idle);
+    put_ids(&peers->out, &chosen->without);
     for (uint32_t worker = 0; worker < peers_count(run); worker++)
         send_to(run, worker);
     return true;
@@ -379,6 +437,23 @@ static void put_cut(struct run *run, const struct number *number, const struct c
     }
 }
 
+enum list { LIST_OVER, LIST_IDLE, LIST_WITHOUT };
+
+/* Takes in a list of partitions of a micro-batch, in the order in which the leader puts them. */
+static bool take_ids(struct sequencer *s, struct words *message, enum list list)
+{
+    uint64_t count = words_take(message);
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t id = words_take(message);
+        if (message->is_short || id >= s->partitions_count)
+            return false;
+        s->partitions[id].is_over |= list == LIST_OVER;
+        s->partitions[id].is_idle |= list == LIST_IDLE;
+        s->partitions[id].is_held_back |= list == LIST_WITHOUT;
+    }
+    return !message->is_short;
+}
+
 /* An owner: cuts what the leader has chosen. */
 static bool take_number(struct run *run, struct words *message)
 {
@@ -391,17 +466,15 @@ static bool take_number(struct run *run, struct words *message)
     number.highest = (int64_t)words_take(message);
     number.last = (uint32_t)words_take(message);
     number.cut = (uint32_t)words_take(message);
-    uint64_t over = words_take(message);
     if (message->is_short || rows > NUMBER_UP_TO ||
         (number.cut != NO_PARTITION && number.cut >= s->partitions_count))
         return false;
-    for (uint64_t i = 0; i < over; i++) {
-        uint64_t id = words_take(message);
-        if (message->is_short || id >= s->partitions_count)
+    for (enum list list = LIST_OVER; list <= LIST_WITHOUT; list++)
+        if (!take_ids(s, message, list))
             return false;
-        s->partitions[id].is_over = true;
-    }
     form_cut(run, &number, &s->peers->own);
+    for (uint32_t i = 0; i < s->partitions_count; i++)
+        s->partitions[i].is_held_back = false;
     put_cut(run, &number, &s->peers->own, &s->peers->out);
     send_to(run, run->options.peers->leader);
     return true;
@@ -480,8 +553,11 @@ static bool finish(struct run *run)
     struct cut *cut = &chosen->cut;
     if (micro_batch == peers->next || chosen->cuts_left > 0)
         return false;
-    for (uint32_t i = 0; i < chosen->over_count; i++)
-        log_ended(run, &run->sequencer->partitions[chosen->over[i]]);
+    for (uint32_t i = 0; i < chosen->over.count; i++)
+        log_ended(run, &run->sequencer->partitions[chosen->over.items[i]]);
+    for (uint32_t i = 0; i < chosen->idle.count; i++)
+        log_idle(run, &run->sequencer->partitions[chosen->idle.items[i]]);
+    chosen->idle.count = 0;
     if (cut->slices_count > 1)
         qsort(cut->slices, cut->slices_count, sizeof(*cut->slices), by_partition);
     form_finish(run, &chosen->number, cut);

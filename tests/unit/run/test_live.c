@@ -2,6 +2,7 @@
  * idle, which are found while running, and how full sinks hold the sources up. The same on several lanes,
  * and under TSan. */
 #include "live_rig.h"
+#include "workers.h"
 
 #include <stdio.h>
 
@@ -181,6 +182,53 @@ static void test_done_again_by_the_log(void **state)
             assert_int_equal(fake_sink.ids[i], i);
     }
     unlink(path);
+}
+
+/* Several workers read the partitions, and one of them decides by its clock: what they did together, a replay alone does. */
+static void test_workers_are_done_again(void **state)
+{
+    static const char job[] = "source s = fake_source { event_time: ts, idle_after: 30ms }\n"
+                              "stream w = s | with k = id % 5 | window by k over tumbling(10ms) { n: count(), f: first(id) }\n"
+                              "sink out = fake_sink from w {}\n";
+    enum { WORKERS = 3, ROWS = 300 };
+    struct test_random random = {7};
+    (void)state;
+    for (uint32_t lanes = 1; lanes <= 2; lanes++) {
+        char path[64];
+        struct live *lives[WORKERS];
+        struct run *runs[WORKERS];
+        struct workers *workers = workers_new(WORKERS, lanes);
+        new_path(path);
+        reset(4);
+        for (uint32_t i = 0; i < WORKERS; i++) {
+            struct run_options options = on(lanes);
+            options.peers = workers_peers(workers, i);
+            options.record_order = i == options.peers->leader ? path : NULL;
+            lives[i] = begin(job, &options);
+            runs[i] = lives[i]->run;
+        }
+        workers_begin(workers, runs);
+        for (int64_t i = 0; i < ROWS; i++) {
+            give(random_below(&random, i > ROWS / 2 ? 4 : 3), i, 1000000 + 700 * i + random_below(&random, 900));
+            if (i % 50 == 49)
+                lull(random_below(&random, 60000)); /* some become idle, or none */
+        }
+        end_fake_source();
+        for (uint32_t i = 0; i < WORKERS; i++)
+            end(lives[i]);
+        workers_end(workers);
+        workers_free(workers);
+        uint64_t hash = fake_sink.hash;
+        uint32_t count = fake_sink.count;
+        assert_true(count > 20);
+        reset_fake_sink();
+        struct run_options options = on(2);
+        options.order = path;
+        end(begin(job, &options));
+        assert_int_equal(fake_sink.count, count);
+        assert_true(fake_sink.hash == hash);
+        unlink(path);
+    }
 }
 
 /* In the replay, the rows of one batch and one micro-batch may come in more batches than are read ahead. */
@@ -401,6 +449,7 @@ int main(void)
         cmocka_unit_test(test_idle),
         cmocka_unit_test(test_found_while_running),
         cmocka_unit_test(test_done_again_by_the_log),
+        cmocka_unit_test(test_workers_are_done_again),
         cmocka_unit_test(test_done_again_in_small_batches),
         cmocka_unit_test(test_commits_in_a_lull),
         cmocka_unit_test(test_full_sink),
