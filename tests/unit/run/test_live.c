@@ -187,9 +187,10 @@ static void test_done_again_by_the_log(void **state)
 /* Several workers read the partitions, and one of them decides by its clock: what they did together, a replay alone does. */
 static void test_workers_are_done_again(void **state)
 {
-    static const char job[] = "source s = fake_source { event_time: ts, idle_after: 30ms }\n"
-                              "stream w = s | with k = id % 5 | window by k over tumbling(10ms) { n: count(), f: first(id) }\n"
-                              "sink out = fake_sink from w {}\n";
+    static const char job[] =
+        "source s = fake_source { event_time: ts, idle_after: 30ms }\n"
+        "stream w = s | with k = id % 5 | window by k over tumbling(10ms) { n: count(), f: first(id) }\n"
+        "sink out = fake_sink from w {}\n";
     enum { WORKERS = 3, ROWS = 300 };
     struct test_random random = {7};
     (void)state;
@@ -209,7 +210,8 @@ static void test_workers_are_done_again(void **state)
         }
         workers_begin(workers, runs);
         for (int64_t i = 0; i < ROWS; i++) {
-            give(random_below(&random, i > ROWS / 2 ? 4 : 3), i, 1000000 + 700 * i + random_below(&random, 900));
+            give(random_below(&random, i > ROWS / 2 ? 4 : 3), i,
+                 1000000 + 700 * i + random_below(&random, 900));
             if (i % 50 == 49)
                 lull(random_below(&random, 60000)); /* some become idle, or none */
         }

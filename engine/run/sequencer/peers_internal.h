@@ -1,0 +1,88 @@
+/* Private to peers.c, peers_lead.c and peers_own.c. All under the sequencer's mutex. */
+#ifndef LEAT_RUN_SEQUENCER_PEERS_INTERNAL_H
+#define LEAT_RUN_SEQUENCER_PEERS_INTERNAL_H
+
+#include "run/base/peers.h"
+#include "run/sequencer/internal.h"
+
+/* An end of a partition's rows, at which a micro-batch may end. */
+struct known_end {
+    int64_t time; /* order time of the last row */
+    bool is_cut;
+    int64_t before_until; /* order time of the last row below --until; TIME_MIN: none is */
+};
+
+/* What there is to a partition besides struct partition. */
+struct peer_partition {
+    /* The owner's: pieces below this one were offered, and of this one the rows below `row`. */
+    uint64_t piece;
+    uint32_t row, since_cut, skip_rows;
+    bool has_begun;
+    unsigned said; /* enum offer_state, as it was said last */
+    /* The leader's: what the partition offers and no micro-batch has taken: `count` ends from `first` on, in a ring. */
+    struct known_end *ends;
+    uint32_t first, count, room;
+    unsigned state; /* enum offer_state, behind these ends */
+    int64_t dry_us; /* with OFFERS_DRY: monotonic time since when */
+    bool is_over;   /* a micro-batch says so to all */
+    bool is_idle;   /* likewise, and it has offered no rows since */
+    struct {
+        int64_t time;
+        bool is_whole;
+    } taken; /* with --until: its rows up to this order time are taken, and where is_whole, those of that time */
+};
+
+/* What comes behind the rows that were offered. */
+enum offer_state { OFFERS_ENDED = 1, OFFERS_DRY = 2, OFFERS_QUIET = 4 /* dry, and all records were read */ };
+
+/* The leader's: a micro-batch that is chosen, and not yet formed. */
+struct chosen {
+    struct number number;
+    struct cut cut;     /* what owners have said */
+    uint32_t cuts_left; /* owners that have not */
+    /* Partitions that are over with it; become idle with it; have no rows, and are not waited for. */
+    struct ids {
+        uint32_t *items, count, room;
+    } over, idle, without;
+};
+
+struct message {
+    struct message *next;
+    uint32_t from;
+    struct byte_buffer bytes;
+};
+
+struct sequencer_peers {
+    pthread_mutex_t mutex; /* guards the inbox */
+    struct message *first, **last;
+    _Atomic bool has_messages;
+    struct peer_partition *partitions;
+    struct byte_buffer out;
+    struct cut own; /* what the last cut of this worker's rows showed */
+    /* The leader's. */
+    uint64_t next; /* micro-batches below this number were chosen */
+    bool has_chosen_end;
+    struct chosen chosen[SLOTS];
+};
+
+static inline struct chosen *chosen_at(struct sequencer_peers *peers, uint64_t micro_batch)
+{
+    return &peers->chosen[micro_batch & (SLOTS - 1)];
+}
+
+/* Sends peers->out, also where the worker is this one. */
+void peers_send_to(struct run *run, uint32_t worker);
+
+/* peers_own.c: every worker, of its partitions. own_take_number: takes PEER_NUMBER; false: it is none. */
+void own_offer(struct run *run);
+bool own_take_number(struct run *run, struct words *message);
+
+/* peers_lead.c: the leader. lead_take_...: take PEER_OFFERS and PEER_CUT of a worker; false: it is none. lead_choose: chooses the
+ * next micro-batch, and tells all owners; lead_finish: finishes the next one, if all owners have cut it, and tells all others;
+ * false: not possible now. */
+bool lead_take_offers(struct run *run, uint32_t from, struct words *message);
+bool lead_take_cut(struct run *run, uint32_t from, struct words *message);
+bool lead_choose(struct run *run);
+bool lead_finish(struct run *run);
+
+#endif

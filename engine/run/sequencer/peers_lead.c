@@ -1,0 +1,259 @@
+/* What the leader does: it chooses micro-batches by what owners offer, and finishes them by what these have cut (peers.c). */
+#include "run/sequencer/peers_internal.h"
+
+#include "core/mem.h"
+#include "core/os.h"
+
+#include <stdlib.h>
+
+static void add_end(struct peer_partition *known, struct known_end end)
+{
+    if (known->count == known->room) {
+        uint32_t room = MAX(16, 2 * known->room);
+        struct known_end *ends = mem_calloc(room, sizeof(*ends));
+        for (uint32_t i = 0; i < known->count; i++)
+            ends[i] = known->ends[(known->first + i) % known->room];
+        free(known->ends);
+        known->ends = ends;
+        known->first = 0;
+        known->room = room;
+    }
+    known->ends[(known->first + known->count++) % known->room] = end;
+}
+
+bool lead_take_offers(struct run *run, uint32_t from, struct words *message)
+{
+    const struct sequencer *s = run->sequencer;
+    while (message->left.length > 0) {
+        uint64_t id = words_take(message), count = words_take(message);
+        if (message->is_short || id >= s->partitions_count || s->partitions[id].owner != from)
+            return false;
+        struct peer_partition *known = &s->peers->partitions[id];
+        for (uint64_t i = 0; i < count && !message->is_short; i++) {
+            struct known_end end = {.time = (int64_t)words_take(message)};
+            end.is_cut = words_take(message) != 0;
+            end.before_until = (int64_t)words_take(message);
+            add_end(known, end);
+        }
+        known->is_idle &= count == 0;
+        known->state = (unsigned)words_take(message);
+        known->dry_us = os_monotonic_us() - (int64_t)words_take(message);
+    }
+    return !message->is_short;
+}
+
+void offer_known(struct run *run, struct partition *p)
+{
+    const struct peer_partition *known = &run->sequencer->peers->partitions[p->id];
+    p->offer = (struct offer){.tag = known->state & OFFERS_ENDED ? OFFER_OVER : OFFER_WAIT};
+    if (known->count == 0) {
+        bool is_quiet = (known->state & OFFERS_QUIET) != 0;
+        if (known->state & OFFERS_DRY && live_goes_without(run, p, is_quiet, known->dry_us))
+            p->offer = (struct offer){.tag = OFFER_NONE, .quiet_us = is_quiet ? known->dry_us : 0};
+        return;
+    }
+    const struct known_end *end = &known->ends[known->first];
+    bool is_left = end->before_until > known->taken.time ||
+                   (end->before_until == known->taken.time && !known->taken.is_whole);
+    p->offer = (struct offer){.tag = OFFER_ROWS,
+                              .end_time = end->time,
+                              .is_cut = end->is_cut,
+                              .is_before_until = end->before_until != TIME_MIN && is_left};
+}
+
+static void add_id(struct ids *ids, uint32_t id)
+{
+    if (ids->count == ids->room) {
+        ids->room = MAX(8, 2 * ids->room);
+        ids->items = mem_realloc(ids->items, ids->room * sizeof(*ids->items));
+    }
+    ids->items[ids->count++] = id;
+}
+
+static void put_ids(struct byte_buffer *out, const struct ids *ids)
+{
+    words_put(out, ids->count);
+    for (uint32_t i = 0; i < ids->count; i++)
+        words_put(out, ids->items[i]);
+}
+
+bool peers_note_idle(struct run *run, const struct partition *p)
+{
+    struct sequencer_peers *peers = run->sequencer->peers;
+    if (peers->partitions[p->id].is_idle)
+        return false;
+    peers->partitions[p->id].is_idle = true;
+    add_id(&chosen_at(peers, peers->next)->idle, p->id);
+    return true;
+}
+
+/* Which partitions are over with the micro-batch that was chosen (they have ended, and no rows are left), and which ones it
+ * goes without. */
+static void note_offers(struct run *run, struct chosen *chosen)
+{
+    const struct sequencer *s = run->sequencer;
+    for (uint32_t i = 0; i < s->partitions_count; i++) {
+        struct peer_partition *known = &s->peers->partitions[i];
+        enum offer_tag tag = s->partitions[i].offer.tag;
+        if (tag == OFFER_NONE)
+            add_id(&chosen->without, i);
+        if (tag != OFFER_OVER || known->is_over)
+            continue;
+        known->is_over = true;
+        add_id(&chosen->over, i);
+    }
+}
+
+/* What owners will say of the micro-batch. */
+static void await_cuts(const struct run *run, struct chosen *chosen)
+{
+    struct cut *cut = &chosen->cut;
+    chosen->cuts_left = peers_count(run);
+    cut->slices_count = cut->rows = 0;
+    cut->arrival = TIME_MIN;
+    for (uint32_t i = 0; i < run->plan->sources_count; i++)
+        cut->parts[i] = (struct watermark_part){
+            .lowest = TIME_MAX, .holder = NO_PARTITION, .highest_idle = TIME_MIN, .newest = TIME_MIN};
+}
+
+/* Takes the offer with which the micro-batch ends. */
+static void take_end(const struct run *run, const struct number *number)
+{
+    const struct sequencer *s = run->sequencer;
+    struct peer_partition *last = &s->peers->partitions[number->last];
+    if (number->rows != NUMBER_UP_TO)
+        return;
+    last->first = (last->first + 1) % last->room;
+    last->count--;
+    for (uint32_t i = 0; s->until_us != TIME_MAX && i < s->partitions_count; i++) {
+        struct peer_partition *known = &s->peers->partitions[i];
+        if (s->partitions[i].offer.tag != OFFER_ROWS || number->bound < known->taken.time)
+            continue;
+        known->taken.is_whole =
+            i <= number->last || (number->bound == known->taken.time && known->taken.is_whole);
+        known->taken.time = number->bound;
+    }
+}
+
+/* Chooses the next micro-batch, and tells all owners; false: not possible now. */
+bool lead_choose(struct run *run)
+{
+    struct sequencer_peers *peers = run->sequencer->peers;
+    struct chosen *chosen = chosen_at(peers, peers->next);
+    const struct number *number = &chosen->number;
+    chosen->over.count = chosen->without.count = 0;
+    if (peers->has_chosen_end || peers->next - sequencer_formed(run) >= SLOTS ||
+        !form_choose(run, peers->next, &chosen->number))
+        return false;
+    note_offers(run, chosen);
+    await_cuts(run, chosen);
+    take_end(run, number);
+    peers->has_chosen_end = number->is_end;
+    peers->next++;
+    peers_begin(&peers->out, PEER_NUMBER);
+    words_put(&peers->out, number->micro_batch);
+    words_put(&peers->out, number->rows);
+    words_put(&peers->out, (uint64_t)number->bound);
+    words_put(&peers->out, (uint64_t)number->highest);
+    words_put(&peers->out, number->last);
+    words_put(&peers->out, number->cut);
+    put_ids(&peers->out, &chosen->over);
+    put_ids(&peers->out, &chosen->idle);
+    put_ids(&peers->out, &chosen->without);
+    for (uint32_t worker = 0; worker < peers_count(run); worker++)
+        peers_send_to(run, worker);
+    return true;
+}
+
+static void add_part(struct watermark_part *all, struct watermark_part part)
+{
+    bool is_lower = part.has_say && (!all->has_say || part.lowest < all->lowest ||
+                                     (part.lowest == all->lowest && part.holder < all->holder));
+    if (is_lower) {
+        all->lowest = part.lowest;
+        all->holder = part.holder;
+    }
+    all->has_say |= part.has_say;
+    all->highest_idle = MAX(all->highest_idle, part.highest_idle);
+    all->newest = MAX(all->newest, part.newest);
+}
+
+static void add_slice(struct cut *cut, struct cut_slice slice)
+{
+    if (cut->slices_count == cut->slices_room) {
+        cut->slices_room = MAX(16, 2 * cut->slices_room);
+        cut->slices = mem_realloc(cut->slices, cut->slices_room * sizeof(*cut->slices));
+    }
+    cut->rows += (uint32_t)slice.records;
+    cut->slices[cut->slices_count++] = slice;
+}
+
+/* The leader: takes in what an owner's rows of a micro-batch show. */
+bool lead_take_cut(struct run *run, uint32_t from, struct words *message)
+{
+    const struct sequencer *s = run->sequencer;
+    struct sequencer_peers *peers = s->peers;
+    uint64_t micro_batch = words_take(message), slices = words_take(message);
+    struct chosen *chosen = chosen_at(peers, micro_batch);
+    if (message->is_short || micro_batch < sequencer_formed(run) || micro_batch >= peers->next ||
+        chosen->cuts_left == 0)
+        return false;
+    const struct number *number = &chosen->number;
+    struct cut *cut = &chosen->cut;
+    for (uint64_t i = 0; i < slices && !message->is_short; i++) {
+        struct cut_slice slice = {.partition = (uint32_t)words_take(message)};
+        slice.records = words_take(message);
+        slice.time = (int64_t)words_take(message);
+        slice.offset = (int64_t)words_take(message);
+        if (slice.partition >= s->partitions_count || s->partitions[slice.partition].owner != from)
+            return false;
+        add_slice(cut, slice);
+    }
+    int64_t arrival = number->cut != NO_PARTITION ? (int64_t)words_take(message) : TIME_MIN;
+    cut->arrival = MAX(cut->arrival, arrival);
+    for (uint32_t i = 0; number->cut != NO_PARTITION && i < run->plan->sources_count; i++) {
+        struct watermark_part part = {.has_say = words_take(message) != 0};
+        part.lowest = (int64_t)words_take(message);
+        part.holder = (uint32_t)words_take(message);
+        part.highest_idle = (int64_t)words_take(message);
+        part.newest = (int64_t)words_take(message);
+        add_part(&cut->parts[i], part);
+    }
+    chosen->cuts_left--;
+    return !message->is_short;
+}
+
+static int by_partition(const void *a, const void *b)
+{
+    const struct cut_slice *x = a, *y = b;
+    return x->partition < y->partition ? -1 : x->partition > y->partition;
+}
+
+/* The leader: finishes the next micro-batch, if all owners have cut it, and tells all others. */
+bool lead_finish(struct run *run)
+{
+    struct sequencer_peers *peers = run->sequencer->peers;
+    uint64_t micro_batch = sequencer_formed(run);
+    struct chosen *chosen = chosen_at(peers, micro_batch);
+    struct cut *cut = &chosen->cut;
+    if (micro_batch == peers->next || chosen->cuts_left > 0)
+        return false;
+    for (uint32_t i = 0; i < chosen->over.count; i++)
+        log_ended(run, &run->sequencer->partitions[chosen->over.items[i]]);
+    for (uint32_t i = 0; i < chosen->idle.count; i++)
+        log_idle(run, &run->sequencer->partitions[chosen->idle.items[i]]);
+    chosen->idle.count = 0;
+    if (cut->slices_count > 1)
+        qsort(cut->slices, cut->slices_count, sizeof(*cut->slices), by_partition);
+    form_finish(run, &chosen->number, cut);
+    const struct slot *slot = sequencer_slot(run, micro_batch);
+    peers_begin(&peers->out, PEER_FORMED);
+    words_put(&peers->out, micro_batch);
+    words_put(&peers->out, slot->is_end);
+    words_put(&peers->out, slot->is_final);
+    words_put(&peers->out, slot->load);
+    for (uint32_t i = 0; i <= run->plan->sources_count; i++)
+        words_put(&peers->out, (uint64_t)slot->watermarks[i]);
+    peers_send_all(run, &peers->out);
+    return log_keep_up(run);
+}
