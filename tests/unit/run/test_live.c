@@ -216,9 +216,9 @@ static void test_workers_are_done_again(void **state)
                 lull(random_below(&random, 60000)); /* some become idle, or none */
         }
         end_fake_source();
+        workers_end(workers);
         for (uint32_t i = 0; i < WORKERS; i++)
             end(lives[i]);
-        workers_end(workers);
         workers_free(workers);
         uint64_t hash = fake_sink.hash;
         uint32_t count = fake_sink.count;

@@ -129,6 +129,9 @@ void workers_begin(struct workers *workers, struct run **runs)
 
 void workers_end(struct workers *workers)
 {
+    for (uint32_t i = 0; i < workers->count; i++)
+        while (!run_has_ended(workers->items[i].run))
+            usleep(200);
     for (uint32_t i = 0; i < workers->count; i++) {
         struct worker *worker = &workers->items[i];
         pthread_mutex_lock(&worker->mutex);
@@ -240,10 +243,10 @@ void workers_run(const char *text, uint32_t count, uint32_t lanes, const struct 
         assert_true(run_start(runs[i]));
     if (way->stops_after > 0)
         stop_after(runs[runs_count - 1], way->stops_after);
-    for (uint32_t i = 0; i < runs_count; i++)
-        check(&all[i], text, run_wait(runs[i]));
     if (count > 0)
         workers_end(workers);
+    for (uint32_t i = 0; i < runs_count; i++)
+        check(&all[i], text, run_wait(runs[i]));
     for (uint32_t i = 0; i < runs_count; i++) {
         collect(runs[i], outcome);
         run_free(runs[i]);

@@ -10,7 +10,7 @@ struct workers *workers_new(uint32_t count, uint64_t seed);
 const struct run_peers *workers_peers(struct workers *workers, uint32_t worker);
 /* Begins to deliver; runs: one for each worker. */
 void workers_begin(struct workers *workers, struct run **runs);
-/* Ends the threads; call when run_wait has returned for each run. */
+/* Waits until all runs have ended, and delivers no more; call before run_wait, whose run may be freed then. */
 void workers_end(struct workers *workers);
 void workers_free(struct workers *workers);
 
