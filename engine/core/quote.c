@@ -1,6 +1,9 @@
 #include "core/quote.h"
 
+#include "core/mem.h"
 #include "core/utf8.h"
+
+#include <stdlib.h>
 
 static size_t escaped(uint32_t code, char *out)
 {
@@ -45,4 +48,18 @@ void quote_json(struct byte_buffer *out, struct str text)
         out->length += quote_json_character(text.data + at, text.length - at, to, &took);
     }
     buffer_append(out, "\"", 1);
+}
+
+char *text_without(char *text, const char *secret)
+{
+    char *at;
+    size_t length = secret == NULL ? 0 : strlen(secret);
+    while (length > 0 && (at = strstr(text, secret)) != NULL) {
+        char *shorter = mem_printf("%.*s***%s", (int)(at - text), text, at + length);
+        free(text);
+        text = shorter;
+        if (strstr("***", secret) != NULL)
+            break;
+    }
+    return text;
 }

@@ -12,5 +12,8 @@ enum { QUOTE_CHARACTER_BYTES_MAX = 6 };
 size_t quote_json_character(const char *at, size_t left, char *out, size_t *took);
 /* Appends the text with its quotes; null where its data is NULL. */
 void quote_json(struct byte_buffer *out, struct str text);
+/* Puts `***` in the place of each occurrence of the secret (NULL or "": none) in the text, which is freed. The caller frees the
+ * result. Texts of servers may repeat what they were sent. */
+char *text_without(char *text, const char *secret);
 
 #endif

@@ -2,6 +2,7 @@
 #include "state/objects/s3.h"
 
 #include "core/mem.h"
+#include "core/quote.h"
 
 #include <stdlib.h>
 
@@ -87,27 +88,13 @@ static const char *hint_of(const struct s3_call *call, const struct s3_failure *
                : "does the store speak S3, and is AWS_ENDPOINT_URL_S3 its address?";
 }
 
-/* Puts `***` in the place of each occurrence of the secret. Texts of servers may repeat what they were sent. */
-static char *without(char *text, const char *secret)
-{
-    char *at;
-    size_t length = secret == NULL ? 0 : strlen(secret);
-    while (length > 0 && (at = strstr(text, secret)) != NULL) {
-        char *shorter = mem_printf("%.*s***%s", (int)(at - text), text, at + length);
-        free(text);
-        text = shorter;
-        if (strstr("***", secret) != NULL)
-            break;
-    }
-    return text;
-}
-
 enum objects_result s3_say(const struct objects *objects, const struct s3_call *call,
                            const struct s3_failure *failure, uint32_t tries, struct diag_list *diags)
 {
     const struct s3 *s3 = objects->store;
     bool is_damaged = failure->kind == S3_WRONG || failure->kind == S3_DAMAGED;
-    char *what = without(without(without(mem_strdup(failure->what), s3->token), s3->secret), s3->access);
+    char *what = text_without(text_without(text_without(mem_strdup(failure->what), s3->token), s3->secret),
+                              s3->access);
     char *count = tries > 1 ? mem_printf(" (%u tries)", tries) : mem_strdup("");
     bool has_name = call->name.length > 0;
     struct diag *d = diag_error(diags, is_damaged ? DIAG_STORE_DAMAGED : DIAG_STORE_FAILED, (struct span){0},
