@@ -30,9 +30,9 @@ def make_authority(folder, name):
             f"{name}.key", "-out", f"{name}.pem")
 
 
-def make_signed(folder, name, subject, hosts="", days=DAYS, authority="ca"):
+def make_signed(folder, name, subject, hosts="", days=DAYS, authority="ca", attribute="CN"):
     alternatives = ["-addext", f"subjectAltName={hosts}"] if hosts else []
-    openssl(folder, "req", *NEW_KEY, "-subj", f"/CN={subject}", *alternatives, "-keyout", f"{name}.key", "-out",
+    openssl(folder, "req", *NEW_KEY, "-subj", f"/{attribute}={subject}", *alternatives, "-keyout", f"{name}.key", "-out",
             f"{name}.csr")
     openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-CA", f"{authority}.pem", "-CAkey", f"{authority}.key",
             "-CAcreateserial", "-days", str(days), "-copy_extensions", "copy", "-out", f"{name}.pem")

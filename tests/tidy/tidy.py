@@ -45,7 +45,6 @@ ARROWS = {
     "engine/plan": {"engine/plan", "engine/lang", "engine/core"},
     "engine/run": {"engine/run", "engine/plan", "engine/lang", "state", "engine/core"},
     "engine/control": {"engine/control", "engine/net", "engine/run", "engine/plan", "engine/lang", "engine/core"},
-    # Planned (docs/design.md, section 13): connections; a follower that scores; a job on many workers.
     "engine/net": {"engine/net", "engine/core"},
     "engine/serve": {"engine/serve", "engine/net", "engine/run", "engine/plan", "engine/lang", "state", "formats", "engine/core"},
     "engine/cluster": {"engine/cluster", "engine/net", "engine/run", "engine/plan", "engine/lang", "state", "engine/core"},
