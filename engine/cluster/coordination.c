@@ -332,7 +332,7 @@ static bool is_in(struct str rest, const char *folder, struct str *name)
 static bool read_member(const struct etcd_entry *entry, struct str name, struct arena *arena,
                         struct cluster_view *view)
 {
-    struct cluster_member *member = &view->members[view->members_count];
+    struct cluster_member *member = &view->members[view->members_count]; /* of as many as there are entries */
     if (view->members_count == COORDINATION_MEMBERS_MAX || !read_lease(name, &member->lease) ||
         !member_read(entry->value, arena, member))
         return false;
@@ -393,7 +393,7 @@ static enum etcd_outcome read_view(struct coordination *coordination, const stru
 {
     size_t prefix = strlen(coordination->prefix);
     view->revision = answer->revision;
-    view->members = arena_array(arena, struct cluster_member, COORDINATION_MEMBERS_MAX + 1);
+    view->members = arena_array(arena, struct cluster_member, answer->count + 1);
     for (size_t i = 0; i < RECORD_COUNT; i++)
         note_revision(coordination, i, 0);
     for (uint32_t i = 0; i < answer->count; i++) {
@@ -431,7 +431,8 @@ bool coordination_wait(struct coordination *coordination, int64_t wait_us)
     struct arena arena = {.block_bytes = 4096};
     struct etcd_changes changes;
     struct diag_list diags;
-    enum etcd_watched watched = ETCD_WATCH_QUIET;
+    enum etcd_watched watched;
+    bool is_new;
     if (coordination->watch == NULL)
         coordination->watch = etcd_watch_open(coordination->etcd, str_from(coordination->prefix), true,
                                               coordination->revision + 1);
@@ -442,13 +443,13 @@ bool coordination_wait(struct coordination *coordination, int64_t wait_us)
         if (watched == ETCD_WATCH_LOST)
             nanosleep(&(struct timespec){.tv_nsec = LOST_PAUSE_MS * 1000000L}, NULL);
         left_us = until - os_monotonic_us();
-    } while (left_us > 0 && watched != ETCD_WATCH_COMPACTED &&
-             !(watched == ETCD_WATCH_EVENTS && changes.revision > coordination->revision));
+        is_new = watched == ETCD_WATCH_COMPACTED ||
+                 (watched == ETCD_WATCH_EVENTS && changes.revision > coordination->revision);
+    } while (left_us > 0 && watched != ETCD_WATCH_QUIET && !is_new);
     if (watched == ETCD_WATCH_COMPACTED) {
         etcd_watch_close(coordination->watch);
         coordination->watch = NULL;
     }
     arena_free(&arena);
-    return watched == ETCD_WATCH_COMPACTED ||
-           (watched == ETCD_WATCH_EVENTS && changes.revision > coordination->revision);
+    return is_new;
 }

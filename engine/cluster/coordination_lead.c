@@ -261,7 +261,7 @@ static enum etcd_outcome write_record(struct write *write)
         write->diags = diags;
         if (outcome == ETCD_DONE)
             return outcome;
-        if (is_over || os_monotonic_us() >= until) {
+        if (is_over || os_monotonic_us() >= until || etcd_is_stopped(write->coordination->etcd)) {
             repeat(&tries, diags);
             return outcome;
         }

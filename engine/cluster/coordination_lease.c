@@ -24,8 +24,8 @@ static void extend(struct lease_keeper *keeper, int64_t sent_us, int64_t ttl_s)
     atomic_store(&keeper->until_us, sent_us + ttl_us - ttl_us / 10);
 }
 
-/* One keep-alive, of the lease that there was when it began. */
-static void keep(struct lease_keeper *keeper, struct arena *arena)
+/* One keep-alive, of the lease that there was when it began; ttl_us: its time. */
+static void keep(struct lease_keeper *keeper, int64_t ttl_us, struct arena *arena)
 {
     struct diag_list diags;
     struct etcd_answer answer;
@@ -33,7 +33,7 @@ static void keep(struct lease_keeper *keeper, struct arena *arena)
     if (lease == 0 || atomic_load(&keeper->is_gone))
         return;
     diag_list_init(&diags, arena);
-    etcd_set_deadline(keeper->etcd, MAX(keeper->ttl_us / 2, US_PER_SECOND / 2));
+    etcd_set_deadline(keeper->etcd, MAX(ttl_us / 2, US_PER_SECOND / 2));
     enum etcd_outcome outcome = etcd_lease_keep(keeper->etcd, lease, &answer, &diags);
     pthread_mutex_lock(&keeper->mutex);
     if (atomic_load(&keeper->lease) == lease) { /* else another was taken over meanwhile */
@@ -56,8 +56,9 @@ static void *run(void *user)
         wait_on(&keeper->wake, &keeper->mutex, &until);
         if (keeper->must_stop)
             break;
+        int64_t ttl_us = keeper->ttl_us;
         pthread_mutex_unlock(&keeper->mutex);
-        keep(keeper, &arena);
+        keep(keeper, ttl_us, &arena);
         pthread_mutex_lock(&keeper->mutex);
     }
     pthread_mutex_unlock(&keeper->mutex);

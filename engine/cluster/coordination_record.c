@@ -29,6 +29,7 @@ static json_t *load(struct str text)
 
 static json_t *text_of(struct str text)
 {
+    leat_assert(text.length <= COORDINATION_TEXT_BYTES_MAX); /* else it could not be read again */
     json_t *json = json_stringn(text.length == 0 ? "" : text.data, text.length);
     return json != NULL ? json : json_string("?"); /* no UTF-8 */
 }

@@ -159,6 +159,11 @@ void etcd_stop(struct etcd *etcd)
     atomic_store(&etcd->must_stop, true);
 }
 
+bool etcd_is_stopped(const struct etcd *etcd)
+{
+    return atomic_load(&etcd->must_stop);
+}
+
 void etcd_set_deadline(struct etcd *etcd, int64_t request_us)
 {
     etcd->request_us = request_us;

@@ -69,6 +69,7 @@ struct etcd *etcd_open(const struct etcd_options *options, struct diag_list *dia
 void etcd_close(struct etcd *etcd); /* NULL is allowed */
 /* The request in work, and all later ones, end within a second. Any thread. */
 void etcd_stop(struct etcd *etcd);
+bool etcd_is_stopped(const struct etcd *etcd); /* any thread */
 /* Another deadline for each later request, in microseconds. */
 void etcd_set_deadline(struct etcd *etcd, int64_t request_us);
 /* The endpoint that answered last: "HOST:PORT". Valid until the next request. */
@@ -170,7 +171,7 @@ LEAT_CHECKED enum etcd_outcome etcd_status(struct etcd *etcd, struct etcd_status
 /* --- Watching (etcd_watch.c) ---
  *
  * A stream of changes, each once and in order, over a connection of its own. What waits unread is bounded: the connection is
- * not read meanwhile, and etcd holds the changes back. */
+ * read only within etcd_watch_next, and etcd holds the changes back. */
 
 struct etcd_watch;
 

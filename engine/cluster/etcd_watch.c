@@ -1,12 +1,12 @@
-/* A watch: one answer that does not end, line by line. It is read as far as the caller takes it; what is not taken stays with
- * etcd, but for one line, or WATCH_READ_BYTES of lines. */
+/* A watch: one answer that does not end, line by line. Nothing is read while a whole line waits to be taken, so that no more lies
+ * here than a line, which is bounded, and what libcurl reads at a time (below 2 MiB); the rest stays with etcd. */
 #include "cluster/etcd_internal.h"
 #include "core/mem.h"
 #include "core/os.h"
 
 #include <stdlib.h>
 
-enum { WATCH_READ_BYTES = 256 << 10, CONNECT_MS = 2000, POLL_US = 200000 };
+enum { CONNECT_MS = 2000, POLL_US = 200000 };
 
 struct etcd_watch {
     struct etcd *etcd;
@@ -15,7 +15,7 @@ struct etcd_watch {
     struct curl_slist *fields;
     char *key;
     size_t key_length;
-    bool is_prefix, is_paused, is_compacted;
+    bool is_prefix, is_compacted;
     int64_t next;              /* the revision that comes next; 0: not known, from now on */
     int64_t compacted;         /* the first revision that is kept */
     struct byte_buffer buffer; /* what has come ... */
@@ -44,12 +44,8 @@ static bool find_line(struct etcd_watch *watch, size_t *end)
 static size_t take(char *bytes, size_t size, size_t count, void *user)
 {
     struct etcd_watch *watch = user;
-    size_t length = size * count, end;
-    if (waiting(watch) >= WATCH_READ_BYTES && find_line(watch, &end)) {
-        watch->is_paused = true;
-        return CURL_WRITEFUNC_PAUSE;
-    }
-    if (length > ETCD_ANSWER_BYTES_MAX - waiting(watch))
+    size_t length = size * count;
+    if (length > ETCD_ANSWER_BYTES_MAX || waiting(watch) > ETCD_ANSWER_BYTES_MAX)
         return 0; /* a line that is too long: CURLE_WRITE_ERROR */
     if (watch->begin > 0) {
         watch->buffer.length -= watch->begin;
@@ -74,7 +70,6 @@ static void disconnect(struct etcd_watch *watch)
     watch->curl = NULL;
     watch->fields = NULL;
     watch->request = NULL;
-    watch->is_paused = false;
     watch->begin = watch->scanned = 0;
     buffer_clear(&watch->buffer);
 }
@@ -143,7 +138,7 @@ static bool perform(struct etcd_watch *watch, struct etcd_failure *failure)
             judge_end(watch, message->data.result, failure);
             return false;
         }
-    if (running > 0 || watch->is_paused)
+    if (running > 0)
         return true;
     judge_end(watch, CURLE_OK, failure);
     return false;
@@ -184,10 +179,6 @@ static enum etcd_watched read_line(struct etcd_watch *watch, size_t end, struct 
         disconnect(watch);
     } else if (watched != ETCD_WATCH_QUIET || watch->next == 0) {
         watch->next = MAX(watch->next, changes->revision + 1);
-    }
-    if (watch->is_paused && watch->curl != NULL && waiting(watch) < WATCH_READ_BYTES) {
-        watch->is_paused = false;
-        curl_easy_pause(watch->curl, CURLPAUSE_CONT);
     }
     return watched;
 }

@@ -5,6 +5,7 @@ Members write with fsync unless `is_fast` says otherwise.
 """
 
 import base64
+import contextlib
 import ctypes
 import json
 import os
@@ -290,6 +291,7 @@ class Proxy(Server):
     def __init__(self, port):
         self.to, self.faults, self.release, self.seen = port, [], threading.Event(), []
         self.handed_on = threading.Event()  # a late request
+        self.clients = []
         super().__init__()
 
     def fault(self, kind, path="kv/txn", times=1):
@@ -303,7 +305,15 @@ class Proxy(Server):
                 return fault[0]
         return None
 
+    def cut(self):
+        """All connections."""
+        for client in self.clients:
+            with contextlib.suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
+        self.clients.clear()
+
     def serve(self, client):
+        self.clients.append(client)
         with socket.create_connection(("127.0.0.1", self.to)) as server:
             while True:
                 request = read_request(client)

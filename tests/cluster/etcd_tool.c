@@ -9,14 +9,17 @@
  *     grant TTL | keep LEASE | revoke LEASE | left LEASE
  *     watch K IS_PREFIX START | next WAIT_MS
  *     join DIGEST VERSION PROFILE ADDRESS HAS_HISTORY | member | campaign | leads | resign | begin | place TEXT |
- *     publish EPOCH [COUNT] | read | wait WAIT_MS | leave | forget | rebuild EPOCH INCARNATION */
+ *     publish EPOCH [COUNT] | read | wait WAIT_MS | leave | forget | rebuild EPOCH INCARNATION |
+ *     stop_in MS                            the step and the request that are in work then */
 #include "cluster/coordination.h"
 #include "core/hex.h"
 #include "core/mem.h"
 #include "core/os.h"
 
 #include <jansson.h>
+#include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { WORDS_MAX = 6, LINE_BYTES = 2 << 20, OPS_MAX = 8 };
 
@@ -31,6 +34,7 @@ static struct coordination *coordination;
 static struct etcd *etcd;
 static struct etcd_watch *watch;
 static uint64_t incarnation;
+static int64_t stop_us;
 
 static int64_t number(const char *word)
 {
@@ -359,6 +363,22 @@ static bool run_leader(struct answer *answer, char **word)
     return true;
 }
 
+static void *stop_later(void *nothing)
+{
+    usleep((useconds_t)stop_us);
+    coordination_stop(coordination);
+    etcd_stop(etcd);
+    return nothing;
+}
+
+static void run_stop(struct answer *answer, int64_t us)
+{
+    pthread_t thread;
+    stop_us = us;
+    leat_assert(pthread_create(&thread, NULL, stop_later, NULL) == 0 && pthread_detach(thread) == 0);
+    answer->outcome = ETCD_DONE;
+}
+
 static void run_coordination(struct answer *answer, char **word)
 {
     if (strcmp(word[0], "join") == 0)
@@ -371,6 +391,8 @@ static void run_coordination(struct answer *answer, char **word)
         answer->outcome = coordination_wait(coordination, number(word[1]) * 1000) ? ETCD_DONE : ETCD_UNKNOWN;
     else if (strcmp(word[0], "leave") == 0)
         answer->outcome = coordination_leave(coordination, &answer->diags);
+    else if (strcmp(word[0], "stop_in") == 0)
+        run_stop(answer, number(word[1]) * 1000);
     else if (strcmp(word[0], "rebuild") == 0) {
         const struct cluster_job job = {STR("digest"), STR("1.0"), STR("avx2"), STR("rebuilt")};
         struct cluster_head head = head_of(&answer->arena, number(word[1]));

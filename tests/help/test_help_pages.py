@@ -25,6 +25,7 @@ NO_LIMITS = {
     "FETCH_BYTES_MAX": "of one fetch", "LINGER_MS_MAX": "librdkafka's", "TOPIC_NAME_MAX": "Kafka's",
     "LOG_STEPS_MAX": "of an option's own", "PLACES_MAX": "of a function's argument", "PARTS_ID_MAX": "of numbers in a checkpoint",
     "SLOTS_MAX": "of a table's size", "STEPS_MAX": "SEQUENCE_STEPS_MAX", "LEARNER_LABELS_MAX": "",
+    "ETCD_ENDPOINTS_MAX": "of a cluster, which no command starts yet", "COORDINATION_LEASE_S_MAX": "likewise",
 }
 TYPES_OF_C = {"INT64_MAX", "INT32_MAX", "UINT32_MAX", "UINT64_MAX", "UINT16_MAX", "SIZE_MAX", "TIME_MAX", "PTRDIFF_MAX"}
 SAYS = re.compile(r"\b(?:diag_\w+|argp_error|refuse\w*|fail\w*|bad_\w+|too_\w+)\s*\(([^;]*?)\);", re.S)
