@@ -86,7 +86,8 @@ BUGS = [
      "has_history || coordination->job_since != 0", "has_history && coordination->job_since < 0"),
     ("two_jobs", "another_profile_joins", "engine/cluster/coordination.c",
      "if (!str_equal(there.profile, job->profile))", "if (there.profile.length == SIZE_MAX)"),
-    ("leader_writes", "the_last_candidate_leads", "engine/cluster/etcd_operations.c", 'json_string("ASCEND")', 'json_string("DESCEND")'),
+    ("leader_writes", "the_last_candidate_leads", "engine/cluster/etcd_operations.c",
+     'json_string("ASCEND")', 'json_string("DESCEND")'),
 ]
 
 

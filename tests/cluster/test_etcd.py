@@ -9,6 +9,7 @@ import json
 import os
 import random
 import re
+import shutil
 import sys
 import tempfile
 import time
@@ -114,7 +115,8 @@ def test_txns():
         assert facts["version"] == 2 and facts["mod"] > facts["create"]
         for target, fact in [*facts.items(), ("value", "m")]:
             less, more = ("l", "n") if target == "value" else (fact - 1, fact + 1)
-            for relation, holds, fails in (("equal", fact, more), ("not", more, fact), ("greater", less, fact), ("less", more, fact)):
+            for relation, holds, fails in (("equal", fact, more), ("not", more, fact), ("greater", less, fact),
+                                           ("less", more, fact)):
                 well(call("txn", f"{target},{relation},{key},{holds}", f"put,{root}x,1", ""))
                 answer = call("txn", f"version,equal,{key},2|{target},{relation},{key},{fails}", f"put,{root}x,1", "")
                 assert (answer["outcome"], answer["error"], answer["compare"]) == (REFUSED, COMPARE, 1), answer
@@ -277,11 +279,13 @@ def test_what_is_no_etcd():
     """Bounded in bytes and time; a write is unknown, a read has no answer; nothing crashes."""
     header = '"header":{"revision":"7","cluster_id":"1"}'
     entry = '{"key":"aw==","create_revision":"1","mod_revision":"2","version":"1","value":"dg=="}'
-    bad = [b"SSH-2.0-OpenSSH_9\r\n", http(""), http("{}"), http("null"), http("[]"), http("{" + header), http("<html>", 502, "text/html"),
+    bad = [b"SSH-2.0-OpenSSH_9\r\n", http(""), http("{}"), http("null"), http("[]"), http("{" + header),
+           http("<html>", 502, "text/html"),
            http("\0\1\2\3"), http('{"header":{"revision":7}}'), http('{"header":{"revision":"-7"}}'), http("[" * 100000),
            http('{"header":{"revision":"99999999999999999999"}}'), http('{%s,%s,"header":3}' % (header, header)),
            http('{%s,"kvs":3,"responses":3,"succeeded":3}' % header), http('{%s,"succeeded":true}' % header),
-           http('{%s,"kvs":[{"key":"!"}],"responses":[{}]}' % header), http('{%s,"kvs":[7],"responses":[{"response_put":7}]}' % header),
+           http('{%s,"kvs":[{"key":"!"}],"responses":[{}]}' % header),
+           http('{%s,"kvs":[7],"responses":[{"response_put":7}]}' % header),
            http('{%s,"more":true,"kvs":[]}' % header), http('{%s,"kvs":[%s]}' % (header, entry.replace('"2"', '"0"'))),
            http('{"error":{"a":1},"code":"x"}', 500), http("", 204), http("{}", 302), endless, slow]
     for body in bad:
@@ -296,7 +300,8 @@ def test_what_is_no_etcd():
                     continue
                 answer = call("get", "k")
                 is_empty_range = not callable(body) and header in body.decode(errors="replace") and b"kvs" not in body
-                assert is_empty_range or answer["outcome"] == UNKNOWN and answer["error"] in (NO_ANSWER, BAD_ANSWER), (body, answer)
+                has_none = answer["outcome"] == UNKNOWN and answer["error"] in (NO_ANSWER, BAD_ANSWER)
+                assert is_empty_range or has_none, (body, answer)
                 assert call("grant", 3)["outcome"] == UNKNOWN
                 assert is_empty_range or call("read")["outcome"] == UNKNOWN
                 assert call("status")["outcome"] == UNKNOWN
@@ -313,13 +318,16 @@ def test_what_is_no_etcd():
 
 def test_secured():
     """TLS with a client's certificate, user and password; a token that etcd has forgotten; what is refused, and how."""
+    if shutil.which("openssl") is None:
+        return "openssl is not installed (./dev setup)"
     with etcd.Etcd(path("secure"), is_secure=True, is_fast=True) as cluster:
         at = lambda name: os.path.join(cluster.folder, name)  # noqa: E731
         good = {"authority": at("ca.pem"), "certificate": at("client.pem"), "key": at("client.key")}
-        user = {"user": "leat", "password": PASSWORD, "request_ms": 20000}
+        user = {"user": "leat", "password": PASSWORD, "request_ms": 20000, "lease_s": 60}
         with tool(cluster, **good) as call:
             well(call("put", "k", "v"))
-        for options, word in (({**good, "authority": at("other-ca.pem")}, "expected TLS that both"), ({"authority": at("ca.pem")}, "expected TLS that both"),
+        for options, word in (({**good, "authority": at("other-ca.pem")}, "expected TLS that both"),
+                              ({"authority": at("ca.pem")}, "expected TLS that both"),
                               ({}, "does it use TLS")):
             with tool(cluster, request_ms=300, **options) as call:
                 assert call.opened["outcome"] == DONE
@@ -352,9 +360,10 @@ def test_secured():
 
 def test_two_jobs_of_one_name():
     name = f"n{next(NAMES)}"
-    with tool(name=name) as call, tool(name=name) as other:
+    with tool(name=name, lease_s=60) as call, tool(name=name, lease_s=60) as other:
         well(call("join", *JOB))
-        for place, what, word in ((0, "other", "the job `digest`"), (1, "2.0", "the version of leat `1.0`"), (2, "neon", "the profile of arithmetic `avx2`")):
+        for place, what, word in ((0, "other", "the job `digest`"), (1, "2.0", "the version of leat `1.0`"),
+                                  (2, "neon", "the profile of arithmetic `avx2`")):
             words = list(JOB)
             words[place] = what
             is_outcome(REFUSED, other("join", *words), word, "10.0.0.1:7000", f"found `{what}`", code="E0713")
@@ -369,7 +378,7 @@ def test_two_jobs_of_one_name():
 
 def test_leader_writes():
     name = f"n{next(NAMES)}"
-    with tool(name=name) as call, tool(name=name) as other:
+    with tool(name=name, lease_s=60) as call, tool(name=name, lease_s=60) as other:
         begun = become_leader(call)
         assert begun["incarnation"] == 1 and len(set(begun["secret"])) > 5
         well(other("join", *JOB))
@@ -399,7 +408,7 @@ def test_leader_writes():
 def test_a_leader_dies_and_another_is_stopped():
     """kill -9: the next one leads after the lease. SIGSTOP beyond the lease: at once no member, and its head is refused."""
     name = f"n{next(NAMES)}"
-    with tool(name=name, lease_s=2) as first, tool(name=name, lease_s=2) as second, tool(name=name, lease_s=2) as third:
+    with tool(name=name, lease_s=4) as first, tool(name=name, lease_s=4) as second, tool(name=name, lease_s=4) as third:
         become_leader(first)
         well(first("publish", 1))
         well(second("join", *JOB))
@@ -412,7 +421,7 @@ def test_a_leader_dies_and_another_is_stopped():
         well(third("join", *JOB))
         assert third("campaign")["outcome"] == REFUSED
         left = second("member")
-        assert left["member"] and 0 < left["us"] <= 2000000 * 0.9 + 1, left
+        assert left["member"] and 0 < left["us"] <= 4000000 * 0.9 + 1, left
         second.pause()
         wait_for("the second's end", lambda: third("campaign")["outcome"] == DONE)
         second.send("member")  # is read when it goes on: its clock knows before anybody tells
@@ -435,7 +444,7 @@ def test_lost_answers():
     with etcd.Proxy(ONE[0].members[0].client) as proxy, tool(name=name) as direct:
         with tool(proxy.endpoint(), name, request_ms=1000, lease_s=60) as call:
             become_leader(call)
-            well(call("publish", 1))
+            known(call, "publish", 1)
             for kind in ("swallow", "close", "hang"):
                 before = well(direct("get", HEAD.format(name)))["entries"][0]
                 proxy.fault(kind)
@@ -453,10 +462,10 @@ def test_lost_answers():
             is_outcome(UNKNOWN, call("publish", head + 2), "in doubt")
             assert well(call("read"))["head"]["epoch"] == head  # and yet that may not be the last word
             proxy.faults.clear()
-            well(call("publish", head + 1))
+            known(call, "publish", head + 1)
             proxy.release.set()
             assert proxy.handed_on.wait(etcd.PATIENCE_S)
-            well(call("publish", head + 2))
+            known(call, "publish", head + 2)
             assert well(direct("get", HEAD.format(name)))["entries"][0]["version"] == head + 2
             proxy.release.clear()
             proxy.handed_on.clear()
@@ -466,11 +475,11 @@ def test_lost_answers():
             proxy.release.set()
             wait_for("the late head", lambda: well(direct("get", HEAD.format(name)))["entries"][0]["version"] == head + 3)
             assert well(call("read"))["head"]["epoch"] == head + 3
-            well(call("publish", head + 3))
-            well(call("publish", head + 4))
+            known(call, "publish", head + 3)
+            known(call, "publish", head + 4)
             assert well(direct("get", HEAD.format(name)))["entries"][0]["version"] == head + 4
             proxy.fault("swallow", times=2)
-            begun = well(call("begin"))
+            begun = known(call, "begin")
             assert well(direct("read"))["secret"] == begun["secret"]
             proxy.fault("hang")
             direct_lease = call("member")["lease"]
@@ -542,7 +551,7 @@ def test_three_members():
 def test_data_lost():
     with etcd.Etcd(path("lost"), is_fast=True) as cluster:
         name = f"n{next(NAMES)}"
-        with tool(cluster, name, lease_s=60) as call, tool(cluster, name) as other:
+        with tool(cluster, name, lease_s=60) as call, tool(cluster, name, lease_s=60) as other:
             become_leader(call)
             well(call("publish", 9, 3))
             cluster.members[0].lose_data()
@@ -555,7 +564,7 @@ def test_data_lost():
             well(other("rebuild", 11, 7))
             well(other("rebuild", 11, 7))  # its answer may have been lost
             is_outcome(REFUSED, other("rebuild", 12, 7), "found one", code="E0713")
-        with tool(cluster, name) as call:
+        with tool(cluster, name, lease_s=60) as call:
             well(call("join", *JOB[:4], 1))
             wait_for("the lead", lambda: call("campaign")["outcome"] == DONE)
             assert well(call("read"))["head"]["epoch"] == 11
@@ -565,7 +574,7 @@ def test_data_lost():
             is_outcome(REFUSED, call("read"), "joined is gone", code="E0714")
             is_outcome(REFUSED, call("join", *JOB), "expected its record", code="E0714")
             well(call("put", f"/leat/{name}/head", "{}"))
-        with tool(cluster, name) as call:
+        with tool(cluster, name, lease_s=60) as call:
             is_outcome(REFUSED, call("read"), "/head` is damaged", code="E0714")
 
 
@@ -598,7 +607,8 @@ def test_no_space():
 def test_many_heads_fit():
     """The leader's compaction keeps the file small: as many heads without it do not fit."""
     heads = 6000
-    with etcd.Etcd(path("heads"), is_fast=True, options=["--quota-backend-bytes", str(1 << 20), "--snapshot-count", "2000"]) as cluster:
+    quota = ["--quota-backend-bytes", str(1 << 20), "--snapshot-count", "2000"]
+    with etcd.Etcd(path("heads"), is_fast=True, options=quota) as cluster:
         with tool(cluster, "heads", lease_s=600, compact_every=500) as call:
             become_leader(call)
             begin = time.monotonic()
@@ -671,7 +681,8 @@ def main():
     if etcd.missing():
         print(f"ok - cluster_etcd # SKIP {etcd.missing()}")
         return 77
-    chosen = {name: test for name, test in globals().items() if name.startswith("test_") and (len(sys.argv) < 3 or name in sys.argv[2:])}
+    chosen = {name: test for name, test in globals().items()
+              if name.startswith("test_") and (len(sys.argv) < 3 or name in sys.argv[2:])}
     with FOLDER, etcd.Etcd(path("one"), is_fast=True, options=PROGRESS) as one:
         ONE.append(one)
         status = tap.run(chosen, threads=3)
