@@ -35,6 +35,7 @@ static struct etcd *etcd;
 static struct etcd_watch *watch;
 static uint64_t incarnation;
 static int64_t stop_us;
+static pthread_t stopper; /* while stop_us > 0 */
 
 static int64_t number(const char *word)
 {
@@ -373,9 +374,8 @@ static void *stop_later(void *nothing)
 
 static void run_stop(struct answer *answer, int64_t us)
 {
-    pthread_t thread;
     stop_us = us;
-    leat_assert(pthread_create(&thread, NULL, stop_later, NULL) == 0 && pthread_detach(thread) == 0);
+    leat_assert(us > 0 && pthread_create(&stopper, NULL, stop_later, NULL) == 0);
     answer->outcome = ETCD_DONE;
 }
 
@@ -471,6 +471,8 @@ int main(int count, char **arguments)
         line[strcspn(line, "\n")] = '\0';
         run_line(line);
     }
+    if (stop_us > 0)
+        pthread_join(stopper, NULL);
     etcd_watch_close(watch);
     etcd_close(etcd);
     coordination_close(coordination);
