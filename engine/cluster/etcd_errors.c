@@ -52,9 +52,12 @@ static void judge_text(struct str text, long status, struct etcd_failure *failur
 
 void etcd_judge(const json_t *error, struct str raw, long status, struct etcd_failure *failure)
 {
+    const json_t *inner = json_object_get(error, "error"); /* of a stream it is an object */
     const char *text = json_string_value(error);
     if (text == NULL)
-        text = json_string_value(json_object_get(error, "error"));
+        text = json_string_value(inner);
+    if (text == NULL)
+        text = json_string_value(json_object_get(inner, "message"));
     if (text == NULL)
         text = json_string_value(json_object_get(error, "message"));
     if (text == NULL) {

@@ -269,7 +269,7 @@ bool etcd_watch_read(const char *line, size_t length, struct arena *arena, enum 
         ok = read_result(result, arena, watched, changes, failure);
     } else if (error != NULL) {
         *watched = ETCD_WATCH_LOST;
-        etcd_judge(json_is_object(error) ? error : json, (struct str){line, length}, 200, failure);
+        etcd_judge(json, (struct str){line, length}, 200, failure);
         ok = true;
     }
     json_decref(json);

@@ -311,6 +311,9 @@ def test_what_is_no_etcd():
     with etcd.Fake(lambda _: http('{"error":"etcdserver: too many requests","code":8}', 429)) as fake:
         with tool(fake.endpoint(), request_ms=200) as call:
             is_outcome(REFUSED, call("put", "k", "v"), "etcd to keep up")
+    stream = '{"error":{"grpc_code":14,"http_code":503,"message":"etcdserver: no leader"}}'
+    with etcd.Fake(lambda _: http(stream)) as fake, tool(fake.endpoint(), request_ms=200) as call:
+        assert is_outcome(UNKNOWN, call("keep", 7), "a leader among")["error"] == NO_LEADER
 
 
 # --- Security ---
