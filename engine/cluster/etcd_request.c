@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { CONNECT_MS = 2000, PAUSE_FIRST_US = 20000, PAUSE_MOST_US = 250000 };
+enum { CONNECT_MS = 2000, PAUSE_FIRST_US = 20000, PAUSE_MOST_US = 250000, TRY_LEAST_US = 50000 };
 
 /* A try: what libcurl's callbacks fill. */
 struct attempt {
@@ -247,7 +247,8 @@ static void try_all(struct etcd *etcd, struct etcd_call *call, const char *reque
             etcd_forget_token(etcd);
             continue;
         }
-        if (!is_worth_another_try(call, failure) || left_us <= pause_us)
+        /* A try without time would only turn a proven refusal into an unknown outcome. */
+        if (!is_worth_another_try(call, failure) || left_us <= pause_us + TRY_LEAST_US)
             return;
         etcd->current = (etcd->current + 1) % etcd->endpoints_count;
         if ((tries + 1) % etcd->endpoints_count == 0) { /* all have been asked */
