@@ -3,7 +3,7 @@
  * Keyed stages have as many instances on each worker as it has lanes; they are numbered over all workers. A stage with one
  * instance is at home on one worker. Stage 0 runs on each worker, with the rows of its own partitions.
  *
- * A message is a byte with its tag, and what the tag's own room has to say. Any thread, unless a comment says otherwise. */
+ * A message is words (words.h): its tag, then what belongs to the tag; the rows of PEER_ROWS follow as bytes. Any thread, unless a comment says otherwise. */
 #ifndef LEAT_RUN_BASE_PEERS_H
 #define LEAT_RUN_BASE_PEERS_H
 

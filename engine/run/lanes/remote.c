@@ -45,11 +45,14 @@ bool lanes_receive(struct run *run, struct words *message)
     if (message->is_short || index >= run->plan->exchanges_count)
         return false;
     struct exchange *x = &run->lanes->exchanges[index];
-    if (producer >= x->producers || consumer - x->taken_first >= x->taken || message->left.length == 0)
+    uint64_t formed = sequencer_formed(run);
+    bool is_in_flight = micro_batch < formed + SLOTS && formed < micro_batch + SLOTS + 1;
+    if (!is_in_flight || producer >= x->producers || consumer - x->taken_first >= x->taken ||
+        message->left.length == 0)
         return false;
     struct packet *packet =
         exchange_packet(x, micro_batch, (uint32_t)producer, (uint32_t)consumer - x->taken_first);
-    if (in_run > packet->runs || (in_run + 1 < packet->runs && packet->count == 0))
+    if (in_run != packet->runs && in_run + 1 != packet->runs)
         return false;
     struct packet_entry *entry = exchange_entry(packet);
     *entry = (struct packet_entry){.bytes = mem_alloc(message->left.length),

@@ -116,20 +116,21 @@ void peers_send_to(struct run *run, uint32_t worker)
         put_into_inbox(peers, worker, (struct str){peers->out.data, peers->out.length});
 }
 
-/* --- Offers --- */
-
 /* Others: the leader has finished a micro-batch. */
 static bool take_formed(struct run *run, struct words *message)
 {
     struct sequencer *s = run->sequencer;
     uint64_t micro_batch = words_take(message);
     struct slot *slot = sequencer_slot(run, micro_batch);
-    if (micro_batch != sequencer_formed(run))
+    if (micro_batch != sequencer_formed(run) || micro_batch >= s->peers->own_next)
         return false;
     slot->micro_batch = micro_batch;
     slot->is_end = words_take(message) != 0;
     slot->is_final = words_take(message) != 0;
-    slot->load = s->load = (uint32_t)words_take(message);
+    uint64_t load = words_take(message);
+    if (load > ORDER_LOAD_MAX)
+        return false;
+    slot->load = s->load = (uint32_t)load;
     for (uint32_t i = 0; i <= run->plan->sources_count; i++) {
         slot->watermarks[i] = (int64_t)words_take(message);
         s->source_watermarks[i] = slot->is_final ? s->source_watermarks[i] : slot->watermarks[i];

@@ -58,10 +58,12 @@ struct sequencer_peers {
     _Atomic bool has_messages;
     struct peer_partition *partitions;
     struct byte_buffer out;
-    struct cut own; /* what the last cut of this worker's rows showed */
+    uint64_t own_next; /* the next micro-batch that the leader will tell */
+    struct cut own;    /* what the last cut of this worker's rows showed */
     /* The leader's. */
     uint64_t next; /* micro-batches below this number were chosen */
     bool has_chosen_end;
+    uint64_t cuts_next[RUN_WORKERS_MAX]; /* by owner: the next micro-batch that it will have cut */
     struct chosen chosen[SLOTS];
 };
 

@@ -35,9 +35,11 @@ bool lead_take_offers(struct run *run, uint32_t from, struct words *message)
             end.before_until = (int64_t)words_take(message);
             add_end(known, end);
         }
+        uint64_t state = words_take(message), dry_us = words_take(message);
+        int64_t now = os_monotonic_us();
         known->is_idle &= count == 0;
-        known->state = (unsigned)words_take(message);
-        known->dry_us = os_monotonic_us() - (int64_t)words_take(message);
+        known->state = (unsigned)state;
+        known->dry_us = now - (int64_t)MIN(dry_us, (uint64_t)now - 1); /* 0 would say that it is not dry */
     }
     return !message->is_short;
 }
@@ -195,9 +197,9 @@ bool lead_take_cut(struct run *run, uint32_t from, struct words *message)
     struct sequencer_peers *peers = s->peers;
     uint64_t micro_batch = words_take(message), slices = words_take(message);
     struct chosen *chosen = chosen_at(peers, micro_batch);
-    if (message->is_short || micro_batch < sequencer_formed(run) || micro_batch >= peers->next ||
-        chosen->cuts_left == 0)
+    if (message->is_short || micro_batch != peers->cuts_next[from] || micro_batch >= peers->next)
         return false;
+    peers->cuts_next[from]++;
     const struct number *number = &chosen->number;
     struct cut *cut = &chosen->cut;
     for (uint64_t i = 0; i < slices && !message->is_short; i++) {
@@ -217,6 +219,8 @@ bool lead_take_cut(struct run *run, uint32_t from, struct words *message)
         part.holder = (uint32_t)words_take(message);
         part.highest_idle = (int64_t)words_take(message);
         part.newest = (int64_t)words_take(message);
+        if (part.holder != NO_PARTITION && part.holder >= s->partitions_count)
+            return false;
         add_part(&cut->parts[i], part);
     }
     chosen->cuts_left--;

@@ -123,12 +123,15 @@ bool own_take_number(struct run *run, struct words *message)
     number.highest = (int64_t)words_take(message);
     number.last = (uint32_t)words_take(message);
     number.cut = (uint32_t)words_take(message);
-    if (message->is_short || rows > NUMBER_UP_TO ||
+    if (message->is_short || rows > NUMBER_UP_TO || number.micro_batch != s->peers->own_next ||
+        number.micro_batch >= sequencer_formed(run) + SLOTS ||
+        (rows == NUMBER_UP_TO && number.last >= s->partitions_count) ||
         (number.cut != NO_PARTITION && number.cut >= s->partitions_count))
         return false;
     for (enum list list = LIST_OVER; list <= LIST_WITHOUT; list++)
         if (!take_ids(s, message, list))
             return false;
+    s->peers->own_next++;
     form_cut(run, &number, &s->peers->own);
     for (uint32_t i = 0; i < s->partitions_count; i++)
         s->partitions[i].is_held_back = false;
