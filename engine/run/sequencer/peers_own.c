@@ -118,7 +118,7 @@ bool own_take_number(struct run *run, struct words *message)
     struct number number = {.micro_batch = words_take(message), .tick = TIME_MIN};
     number.slot = sequencer_slot(run, number.micro_batch);
     uint64_t rows = words_take(message);
-    number.rows = rows;
+    number.rows = rows == NUMBER_UP_TO ? NUMBER_UP_TO : NUMBER_EMPTY;
     number.bound = (int64_t)words_take(message);
     number.highest = (int64_t)words_take(message);
     number.last = (uint32_t)words_take(message);
