@@ -80,11 +80,12 @@ bool run_receive(struct run *run, uint32_t worker, struct str message)
 {
     struct words words = {.left = message};
     uint64_t tag = words_take(&words);
-    if (words.is_short || worker >= peers_count(run))
+    if (words.is_short || worker >= peers_count(run) || worker == peers_self(run))
         return false;
     switch (tag) {
-    case PEER_ROWS: return lanes_receive(run, &words);
-    case PEER_DONE: return peers_take_done(run, worker, &words);
+    case PEER_ROWS: return lanes_receive(run, worker, &words);
+    case PEER_DONE:
+        return peers_take_done(run, worker, &words, sequencer_first(run), sequencer_formed(run) + SLOTS);
     default: return sequencer_receive(run, worker, message);
     }
 }

@@ -63,10 +63,21 @@ void peers_say_done(const struct run *run, uint32_t stage, uint64_t micro_batch)
     buffer_free(&message);
 }
 
-bool peers_take_done(struct run *run, uint32_t worker, struct words *message)
+bool peers_is_in_turn(const struct run *run, uint32_t stage, uint32_t worker, uint64_t first,
+                      uint64_t micro_batch)
+{
+    if (micro_batch < first || !peers_has_stage(run, worker, stage))
+        return false;
+    const _Atomic uint64_t *slot = &progress_of(run, stage, worker)->slots[micro_batch & (SLOTS - 1)];
+    uint64_t done = atomic_load_explicit(slot, memory_order_relaxed);
+    return micro_batch - first < SLOTS ? done == 0 : done == micro_batch - SLOTS + 1;
+}
+
+bool peers_take_done(struct run *run, uint32_t worker, struct words *message, uint64_t first, uint64_t end)
 {
     uint64_t stage = words_take(message), micro_batch = words_take(message);
-    if (message->is_short || stage >= run->plan->stages_count || worker >= peers_count(run))
+    if (!peers_is_whole(message) || stage >= run->plan->stages_count || micro_batch >= end ||
+        !peers_is_in_turn(run, (uint32_t)stage, worker, first, micro_batch))
         return false;
     _Atomic uint64_t *slot = &progress_of(run, (uint32_t)stage, worker)->slots[micro_batch & (SLOTS - 1)];
     atomic_store_explicit(slot, micro_batch + 1, memory_order_release);

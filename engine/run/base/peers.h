@@ -71,8 +71,17 @@ void peers_send_all(const struct run *run, const struct byte_buffer *message);
 
 /* This worker's instances of the stage have run the micro-batch: says so to all others. */
 void peers_say_done(const struct run *run, uint32_t stage, uint64_t micro_batch);
-/* Takes PEER_DONE. False: it is none. */
-bool peers_take_done(struct run *run, uint32_t worker, struct words *message);
+/* Takes PEER_DONE. first: number of the first micro-batch of this life; end: above all numbers that are in flight. False: it is none. */
+bool peers_take_done(struct run *run, uint32_t worker, struct words *message, uint64_t first, uint64_t end);
+/* Whether the worker may say now what its instances of the stage do with the micro-batch: it has instances, has said that they ran
+ * the slot's earlier micro-batch, and has not said so of this one. Any thread that takes the worker's messages. */
+bool peers_is_in_turn(const struct run *run, uint32_t stage, uint32_t worker, uint64_t first,
+                      uint64_t micro_batch);
+/* Whether all words of the message were there, and no more. */
+static inline bool peers_is_whole(const struct words *message)
+{
+    return !message->is_short && message->left.length == 0;
+}
 /* Whether all other workers' instances of the stage have run the micro-batch, which is one of the newest SLOTS. */
 bool peers_others_have_done(const struct run *run, uint32_t stage, uint64_t micro_batch);
 static inline bool peers_have_done(const struct run *run, uint32_t stage, uint64_t micro_batch)

@@ -72,12 +72,20 @@ void exchange_init(struct run *run)
     }
 }
 
-static void free_packet(struct packet *packet)
+/* Rows that nobody has read. */
+static void empty_packet(struct packet *packet)
 {
     for (uint32_t i = 0; i < packet->count; i++) {
         batch_release(packet->entries[i].batch);
         free(packet->entries[i].bytes);
     }
+    packet->count = packet->runs = 0;
+    packet->bytes = 0;
+}
+
+static void free_packet(struct packet *packet)
+{
+    empty_packet(packet);
     free(packet->entries);
 }
 
@@ -166,16 +174,37 @@ static void spill_damaged(struct run *run, const struct packet_entry *entry)
     run_fail(run);
 }
 
-/* Of another worker. NULL after an error, which stops the run. */
-static struct batch *unpack(struct run *run, const struct exchange *x, struct packet_entry *entry)
+/* Whether the batch of another worker has rows, and the first of them is the consumer's by its key. (A look at each row would
+ * cost as much as the key's hash in the operator; what is sent to a wrong place is so as a whole.) */
+static bool is_for(const struct exchange *x, const struct placement *placement, uint32_t consumer,
+                   const struct batch *batch)
 {
+    struct key key;
+    if (batch->selected == 0)
+        return false;
+    if (x->consumers == 1 || x->plan->mode != EXCHANGE_HASH)
+        return true;
+    struct batch first = *batch;
+    uint16_t sel[] = {(uint16_t)batch_row(batch, 0)};
+    first.sel = sel;
+    first.selected = 1;
+    key_encode(&first, x->plan->key_columns, x->plan->key_count, &key, NULL);
+    return placement_instance(placement, key_hash(key)) == consumer;
+}
+
+/* Of another worker. NULL after an error, which stops the run. */
+static struct batch *unpack(const struct fan_in *fan_in, const struct exchange *x, struct packet_entry *entry)
+{
+    struct run *run = fan_in->run;
     struct batch *batch =
         batch_read(run->pool, x->schema, (struct str){entry->bytes, entry->spill_bytes}, PARTITIONS_MAX);
     free(entry->bytes);
     entry->bytes = NULL;
-    if (batch == NULL)
-        remote_damaged(run, x);
-    return batch;
+    if (batch != NULL && is_for(x, fan_in->placement, x->taken_first + fan_in->local, batch))
+        return batch;
+    batch_release(batch);
+    remote_damaged(run, x);
+    return NULL;
 }
 
 /* NULL after an error, which stops the run. */
@@ -314,7 +343,7 @@ static void load_entry(struct fan_in *fan_in, struct fan_in_input *input)
         return;
     struct packet_entry *entry = &packet->entries[input->next++];
     input->batch = entry->batch != NULL   ? entry->batch
-                   : entry->bytes != NULL ? unpack(fan_in->run, input->exchange, entry)
+                   : entry->bytes != NULL ? unpack(fan_in, input->exchange, entry)
                                           : unspill(fan_in->run, input->exchange, entry);
     entry->batch = NULL;
 }
@@ -328,7 +357,7 @@ static void load_order(struct fan_in_input *input)
 void fan_in_open(struct node_instance *node, uint32_t input, struct fan_in *fan_in)
 {
     struct stage_instance *stage = node->stage;
-    *fan_in = (struct fan_in){.run = stage->run};
+    *fan_in = (struct fan_in){.run = stage->run, .placement = stage->slot->placement, .local = stage->local};
     uint32_t count = 0;
     for (uint32_t i = 0; i < node->exchanges_count[input]; i++)
         for (uint32_t p = 0; p < node->exchanges[input][i]->producers; p++)
@@ -350,14 +379,13 @@ void fan_in_open(struct node_instance *node, uint32_t input, struct fan_in *fan_
     }
 }
 
-/* Call when all rows were read: empties the packets. */
+/* Call when all rows were read, or some cannot be read and the run has failed: empties the packets. */
 static void close_fan_in(struct fan_in *fan_in)
 {
     for (uint32_t i = 0; i < fan_in->count; i++) {
         struct packet *packet = fan_in->inputs[i].packet;
         atomic_fetch_sub_explicit(&fan_in->run->lanes->exchange_bytes, packet->bytes, memory_order_relaxed);
-        packet->count = packet->runs = 0;
-        packet->bytes = 0;
+        empty_packet(packet);
     }
     fan_in->count = 0;
 }

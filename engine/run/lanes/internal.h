@@ -163,6 +163,8 @@ struct exchange {
 struct fan_in {
     struct run *run;
     const struct schema *schema;
+    const struct placement *placement; /* of the micro-batch */
+    uint32_t local;                    /* the consumer, by its number on this worker */
     struct fan_in_input *inputs;
     uint32_t count;
 };

@@ -19,7 +19,7 @@ bool lanes_restore(struct run *run, struct checkpoint *from);
 bool lanes_begin_sinks(struct run *run);
 
 /* Takes PEER_ROWS of another worker. False: it is none that the plan can have. Any thread. */
-LEAT_CHECKED bool lanes_receive(struct run *run, struct words *message);
+LEAT_CHECKED bool lanes_receive(struct run *run, uint32_t worker, struct words *message);
 
 /* Starts the threads. false, without a diagnostic: the system refuses one; lanes_join joins those started. */
 bool lanes_start(struct run *run);

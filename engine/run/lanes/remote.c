@@ -38,21 +38,38 @@ void remote_push(struct exchange *x, struct stage_instance *from, uint32_t produ
     buffer_free(&message);
 }
 
-bool lanes_receive(struct run *run, struct words *message)
+/* The worker whose instance of the stage is the producer, by its number in packets. */
+static uint32_t worker_of_producer(const struct run *run, const struct exchange *x, uint32_t producer)
+{
+    uint32_t stage = x->plan->from_stage;
+    return stage == 0                                     ? producer
+           : run->plan->stages[stage].tag == STAGE_SINGLE ? peers_home(run, stage)
+                                                          : producer / run->lanes_count;
+}
+
+/* Whether the consumer's packets of the micro-batch are empty or of that micro-batch: it has run the slot's earlier one. That it
+ * has not run this one follows from the producer's turn, for which it waits. */
+static bool has_room(struct run *run, const struct exchange *x, uint32_t local, uint64_t micro_batch)
+{
+    const struct stage_instance *to = lanes_instance(run, x->plan->to_stage, local);
+    return micro_batch < atomic_load_explicit(&to->next, memory_order_acquire) + SLOTS;
+}
+
+bool lanes_receive(struct run *run, uint32_t worker, struct words *message)
 {
     uint64_t index = words_take(message), micro_batch = words_take(message), producer = words_take(message),
              consumer = words_take(message), in_run = words_take(message);
-    if (message->is_short || index >= run->plan->exchanges_count)
+    if (message->is_short || message->left.length == 0 || index >= run->plan->exchanges_count)
         return false;
     struct exchange *x = &run->lanes->exchanges[index];
-    uint64_t formed = sequencer_formed(run);
-    bool is_in_flight = micro_batch < formed + SLOTS && formed < micro_batch + SLOTS + 1;
-    if (!is_in_flight || producer >= x->producers || consumer - x->taken_first >= x->taken ||
-        message->left.length == 0)
+    uint64_t local = consumer - x->taken_first;
+    if (producer >= x->producers || worker_of_producer(run, x, (uint32_t)producer) != worker ||
+        local >= x->taken ||
+        !peers_is_in_turn(run, x->plan->from_stage, worker, sequencer_first(run), micro_batch) ||
+        !has_room(run, x, (uint32_t)local, micro_batch))
         return false;
-    struct packet *packet =
-        exchange_packet(x, micro_batch, (uint32_t)producer, (uint32_t)consumer - x->taken_first);
-    if (in_run != packet->runs && in_run + 1 != packet->runs)
+    struct packet *packet = exchange_packet(x, micro_batch, (uint32_t)producer, (uint32_t)local);
+    if (in_run > packet->runs || (in_run + 1 < packet->runs))
         return false;
     struct packet_entry *entry = exchange_entry(packet);
     *entry = (struct packet_entry){.bytes = mem_alloc(message->left.length),

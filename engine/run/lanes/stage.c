@@ -313,7 +313,7 @@ void stage_run(struct stage_instance *stage, struct slot *slot)
     stage_show_counters(stage);
     uint64_t micro_batch =
         slot->micro_batch; /* the slot may be another one's as soon as it is counted below */
-    atomic_store_explicit(&stage->next, micro_batch + 1, memory_order_relaxed);
+    atomic_store_explicit(&stage->next, micro_batch + 1, memory_order_release);
     unsigned done = atomic_fetch_add_explicit(&slot->stage_done[stage->index], 1, memory_order_acq_rel) + 1;
     if (unlikely(stage->run->options.peers != NULL) && done == run_stage_pieces(stage->run, stage->index))
         peers_say_done(stage->run, stage->index, micro_batch);

@@ -156,17 +156,27 @@ static enum heads choose_heads(struct run *run, bool is_stop, bool is_held)
     return is_empty ? HEADS_LULL : next_heads(run);
 }
 
-/* The slot for this micro-batch, or NULL while a stage has not finished the slot's earlier one. */
-static struct slot *free_slot(struct run *run, uint64_t micro_batch)
+bool form_slot_is_free(const struct run *run, uint64_t micro_batch)
 {
-    struct slot *slot = sequencer_slot(run, micro_batch);
+    const struct slot *slot = sequencer_slot(run, micro_batch);
     if (micro_batch >= run->sequencer->first + SLOTS)
         for (uint32_t stage = 0; stage < run->plan->stages_count; stage++)
             if (atomic_load_explicit(&slot->stage_done[stage], memory_order_acquire) !=
-                    run_stage_pieces(run, stage) ||
-                !peers_have_done(run, stage, micro_batch - SLOTS))
+                run_stage_pieces(run, stage))
+                return false;
+    return true;
+}
+
+/* The slot for this micro-batch, or NULL while a stage of a worker has not finished the slot's earlier one. */
+static struct slot *free_slot(struct run *run, uint64_t micro_batch)
+{
+    if (!form_slot_is_free(run, micro_batch))
+        return NULL;
+    if (micro_batch >= run->sequencer->first + SLOTS)
+        for (uint32_t stage = 0; stage < run->plan->stages_count; stage++)
+            if (!peers_have_done(run, stage, micro_batch - SLOTS))
                 return NULL;
-    return slot;
+    return sequencer_slot(run, micro_batch);
 }
 
 /* Whether to form a micro-batch without rows, in a lull or while sinks are full: because a partition became
@@ -316,8 +326,6 @@ static void cut_rows(struct run *run, const struct number *number)
         replay_cut(run, slot);
     for (uint32_t i = 0; number->rows == NUMBER_UP_TO && i < s->partitions_count; i++) {
         struct partition *p = &s->partitions[i];
-        if (unlikely(s->peers != NULL) && p->owner == peers_self(run))
-            offer_own(run, p);
         if (p->offer.tag != OFFER_ROWS || p->is_held_back || p->owner != peers_self(run))
             continue;
         uint32_t end =

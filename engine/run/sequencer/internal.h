@@ -243,6 +243,8 @@ bool form_one(struct run *run);
 bool form_choose(struct run *run, uint64_t micro_batch, struct number *number);
 void form_cut(struct run *run, const struct number *number, struct cut *cut);
 void form_finish(struct run *run, const struct number *number, const struct cut *cut);
+/* Whether this worker's stages have run the earlier micro-batch of the slot. */
+bool form_slot_is_free(const struct run *run, uint64_t micro_batch);
 /* Stages may run the slot's micro-batch: its members are filled in. */
 void form_slot(struct run *run, struct slot *slot);
 /* Makes the offer of a partition of this worker. */

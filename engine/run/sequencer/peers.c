@@ -28,7 +28,8 @@ void sequencer_peers_init(struct run *run)
     peers->last = &peers->first;
     peers->partitions = mem_calloc(partitions, sizeof(*peers->partitions));
     for (uint32_t i = 0; i < partitions; i++)
-        peers->partitions[i].taken.time = TIME_MIN;
+        peers->partitions[i].taken.time = peers->partitions[i].newest = peers->partitions[i].cut_time =
+            TIME_MIN;
     peers->own.parts = arena_array(&run->arena, struct watermark_part, sources);
     for (uint32_t i = 0; i < SLOTS; i++)
         peers->chosen[i].cut.parts = arena_array(&run->arena, struct watermark_part, sources);
@@ -79,7 +80,7 @@ bool sequencer_receive(struct run *run, uint32_t worker, struct str message)
     uint64_t tag = words_take(&words);
     bool is_leader = worker == run->options.peers->leader;
     bool is_of_leader = tag == PEER_NUMBER || tag == PEER_FORMED;
-    if (tag == PEER_STOP && peers_is_leader(run)) {
+    if (tag == PEER_STOP && peers_is_leader(run) && peers_is_whole(&words)) {
         sequencer_stop(run);
         return true;
     }
@@ -116,31 +117,39 @@ void peers_send_to(struct run *run, uint32_t worker)
         put_into_inbox(peers, worker, (struct str){peers->out.data, peers->out.length});
 }
 
-/* Others: the leader has finished a micro-batch. */
+/* Takes the watermarks of a micro-batch, which never fall. */
+static bool take_watermarks(struct run *run, struct slot *slot, struct words *message)
+{
+    struct sequencer *s = run->sequencer;
+    for (uint32_t i = 0; i <= run->plan->sources_count; i++) {
+        slot->watermarks[i] = (int64_t)words_take(message);
+        if (slot->is_final ? slot->watermarks[i] != TIME_MAX : slot->watermarks[i] < s->source_watermarks[i])
+            return false;
+        s->source_watermarks[i] = slot->is_final ? s->source_watermarks[i] : slot->watermarks[i];
+    }
+    return peers_is_whole(message);
+}
+
+/* Others: the leader has finished a micro-batch, which this worker has cut: its slot is free. */
 static bool take_formed(struct run *run, struct words *message)
 {
     struct sequencer *s = run->sequencer;
-    uint64_t micro_batch = words_take(message);
+    uint64_t micro_batch = words_take(message), is_end = words_take(message), is_final = words_take(message),
+             load = words_take(message);
     struct slot *slot = sequencer_slot(run, micro_batch);
-    if (micro_batch != sequencer_formed(run) || micro_batch >= s->peers->own_next)
+    if (micro_batch != sequencer_formed(run) || micro_batch >= s->peers->own_next || s->has_ended ||
+        is_end > 1 || is_final > is_end || load > ORDER_LOAD_MAX)
         return false;
     slot->micro_batch = micro_batch;
-    slot->is_end = words_take(message) != 0;
-    slot->is_final = words_take(message) != 0;
-    uint64_t load = words_take(message);
-    if (load > ORDER_LOAD_MAX)
-        return false;
+    slot->is_end = is_end != 0;
+    slot->is_final = is_final != 0;
     slot->load = s->load = (uint32_t)load;
-    for (uint32_t i = 0; i <= run->plan->sources_count; i++) {
-        slot->watermarks[i] = (int64_t)words_take(message);
-        s->source_watermarks[i] = slot->is_final ? s->source_watermarks[i] : slot->watermarks[i];
-    }
     slot->is_done = NULL;
     slot->is_published = false;
     slot->barrier = 0;
     slot->next = slot->announced = NULL;
     slot->placement = placements_now(run);
-    if (message->is_short)
+    if (!take_watermarks(run, slot, message))
         return false;
     form_slot(run, slot);
     return true;

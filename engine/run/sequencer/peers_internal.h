@@ -23,6 +23,7 @@ struct peer_partition {
     struct known_end *ends;
     uint32_t first, count, room;
     unsigned state; /* enum offer_state, behind these ends */
+    int64_t newest; /* order time of the newest end that was offered; TIME_MIN: none was */
     int64_t dry_us; /* with OFFERS_DRY: monotonic time since when */
     bool is_over;   /* a micro-batch says so to all */
     bool is_idle;   /* likewise, and it has offered no rows since */
@@ -30,7 +31,10 @@ struct peer_partition {
         int64_t time;
         bool is_whole;
     } taken; /* with --until: its rows up to this order time are taken, and where is_whole, those of that time */
+    int64_t cut_time, cut_offset; /* of the newest slice that its owner has cut */
 };
+
+enum { ENDS_MAX = PIECES_MAX * BATCH_ROWS /* ends that are offered at once: of all rows read ahead */ };
 
 /* What comes behind the rows that were offered. */
 enum offer_state { OFFERS_ENDED = 1, OFFERS_DRY = 2, OFFERS_QUIET = 4 /* dry, and all records were read */ };

@@ -21,27 +21,51 @@ static void add_end(struct peer_partition *known, struct known_end end)
     known->ends[(known->first + known->count++) % known->room] = end;
 }
 
+/* The ends of a partition's rows come in their order, and no more of them than an owner reads ahead. */
+static bool take_ends(struct peer_partition *known, uint64_t count, struct words *message)
+{
+    if (known->state & OFFERS_ENDED && count > 0)
+        return false;
+    for (uint64_t i = 0; i < count; i++) {
+        struct known_end end = {.time = (int64_t)words_take(message)};
+        uint64_t is_cut = words_take(message);
+        end.is_cut = is_cut != 0;
+        end.before_until = (int64_t)words_take(message);
+        if (message->is_short || is_cut > 1 || end.time < known->newest || end.before_until > end.time ||
+            known->count == ENDS_MAX)
+            return false;
+        known->newest = end.time;
+        add_end(known, end);
+    }
+    return true;
+}
+
+static bool take_state(struct peer_partition *known, struct words *message)
+{
+    uint64_t state = words_take(message), dry_us = words_take(message);
+    int64_t now = os_monotonic_us();
+    bool is_known =
+        state == 0 || state == OFFERS_ENDED || state == OFFERS_DRY || state == (OFFERS_DRY | OFFERS_QUIET);
+    if (message->is_short || !is_known || (known->state & OFFERS_ENDED && state != OFFERS_ENDED))
+        return false;
+    known->state = (unsigned)state;
+    known->dry_us = now - (int64_t)MIN(dry_us, (uint64_t)now - 1); /* 0 would say that it is not dry */
+    return true;
+}
+
 bool lead_take_offers(struct run *run, uint32_t from, struct words *message)
 {
     const struct sequencer *s = run->sequencer;
-    while (message->left.length > 0) {
+    do {
         uint64_t id = words_take(message), count = words_take(message);
         if (message->is_short || id >= s->partitions_count || s->partitions[id].owner != from)
             return false;
         struct peer_partition *known = &s->peers->partitions[id];
-        for (uint64_t i = 0; i < count && !message->is_short; i++) {
-            struct known_end end = {.time = (int64_t)words_take(message)};
-            end.is_cut = words_take(message) != 0;
-            end.before_until = (int64_t)words_take(message);
-            add_end(known, end);
-        }
-        uint64_t state = words_take(message), dry_us = words_take(message);
-        int64_t now = os_monotonic_us();
+        if (!take_ends(known, count, message) || !take_state(known, message))
+            return false;
         known->is_idle &= count == 0;
-        known->state = (unsigned)state;
-        known->dry_us = now - (int64_t)MIN(dry_us, (uint64_t)now - 1); /* 0 would say that it is not dry */
-    }
-    return !message->is_short;
+    } while (message->left.length > 0);
+    return true;
 }
 
 void offer_known(struct run *run, struct partition *p)
@@ -190,41 +214,69 @@ static void add_slice(struct cut *cut, struct cut_slice slice)
     cut->slices[cut->slices_count++] = slice;
 }
 
+/* Takes the slices of an owner, by partition. Whether they may be what the micro-batch holds of it. */
+static bool take_slices(struct run *run, uint32_t from, struct chosen *chosen, struct words *message)
+{
+    const struct sequencer *s = run->sequencer;
+    uint64_t count = words_take(message), next = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t id = words_take(message);
+        struct cut_slice slice = {.partition = (uint32_t)id, .records = words_take(message)};
+        slice.time = (int64_t)words_take(message);
+        slice.offset = (int64_t)words_take(message);
+        if (message->is_short || id < next || id >= s->partitions_count || s->partitions[id].owner != from)
+            return false;
+        struct peer_partition *known = &s->peers->partitions[id];
+        if (chosen->number.rows != NUMBER_UP_TO || slice.records == 0 || slice.records > BATCH_ROWS ||
+            slice.time < known->cut_time || slice.time > chosen->number.bound ||
+            slice.offset < known->cut_offset)
+            return false;
+        next = id + 1;
+        known->cut_time = slice.time;
+        known->cut_offset = slice.offset;
+        add_slice(&chosen->cut, slice);
+    }
+    return !message->is_short;
+}
+
+/* Takes what an owner's partitions contribute to a source's watermark. */
+static bool take_part(const struct run *run, uint32_t from, uint32_t source, struct watermark_part *all,
+                      struct words *message)
+{
+    const struct sequencer *s = run->sequencer;
+    uint64_t has_say = words_take(message);
+    struct watermark_part part = {.has_say = has_say != 0, .lowest = (int64_t)words_take(message)};
+    uint64_t holder = words_take(message);
+    part.holder = (uint32_t)holder;
+    part.highest_idle = (int64_t)words_take(message);
+    part.newest = (int64_t)words_take(message);
+    bool is_own = holder < s->partitions_count && s->partitions[holder].owner == from &&
+                  s->partitions[holder].source == source;
+    if (message->is_short || has_say > 1 || (has_say == 1 ? !is_own : holder != NO_PARTITION))
+        return false;
+    add_part(all, part);
+    return true;
+}
+
 /* The leader: takes in what an owner's rows of a micro-batch show. */
 bool lead_take_cut(struct run *run, uint32_t from, struct words *message)
 {
-    const struct sequencer *s = run->sequencer;
-    struct sequencer_peers *peers = s->peers;
-    uint64_t micro_batch = words_take(message), slices = words_take(message);
+    struct sequencer_peers *peers = run->sequencer->peers;
+    uint64_t micro_batch = words_take(message);
     struct chosen *chosen = chosen_at(peers, micro_batch);
-    if (message->is_short || micro_batch != peers->cuts_next[from] || micro_batch >= peers->next)
+    if (message->is_short || micro_batch != peers->cuts_next[from] || micro_batch >= peers->next ||
+        !take_slices(run, from, chosen, message))
         return false;
     peers->cuts_next[from]++;
-    const struct number *number = &chosen->number;
     struct cut *cut = &chosen->cut;
-    for (uint64_t i = 0; i < slices && !message->is_short; i++) {
-        struct cut_slice slice = {.partition = (uint32_t)words_take(message)};
-        slice.records = words_take(message);
-        slice.time = (int64_t)words_take(message);
-        slice.offset = (int64_t)words_take(message);
-        if (slice.partition >= s->partitions_count || s->partitions[slice.partition].owner != from)
-            return false;
-        add_slice(cut, slice);
-    }
-    int64_t arrival = number->cut != NO_PARTITION ? (int64_t)words_take(message) : TIME_MIN;
+    bool is_cut = chosen->number.cut != NO_PARTITION;
+    int64_t arrival = is_cut ? (int64_t)words_take(message) : TIME_MIN;
     cut->arrival = MAX(cut->arrival, arrival);
-    for (uint32_t i = 0; number->cut != NO_PARTITION && i < run->plan->sources_count; i++) {
-        struct watermark_part part = {.has_say = words_take(message) != 0};
-        part.lowest = (int64_t)words_take(message);
-        part.holder = (uint32_t)words_take(message);
-        part.highest_idle = (int64_t)words_take(message);
-        part.newest = (int64_t)words_take(message);
-        if (part.holder != NO_PARTITION && part.holder >= s->partitions_count)
+    for (uint32_t i = 0; is_cut && i < run->plan->sources_count; i++)
+        if (!take_part(run, from, i, &cut->parts[i], message))
             return false;
-        add_part(&cut->parts[i], part);
-    }
     chosen->cuts_left--;
-    return !message->is_short;
+    return peers_is_whole(message);
 }
 
 static int by_partition(const void *a, const void *b)

@@ -111,26 +111,58 @@ static bool take_ids(struct sequencer *s, struct words *message, enum list list)
     return !message->is_short;
 }
 
-/* An owner: cuts what the leader has chosen. */
-bool own_take_number(struct run *run, struct words *message)
+/* Makes the offers of this worker's partitions. Whether they are what the leader goes by: a partition that it does not go without
+ * has rows or is over, the one that ends the micro-batch does so there, and those said to be over have no rows. */
+static bool offers_fit(struct run *run, const struct number *number)
 {
     struct sequencer *s = run->sequencer;
-    struct number number = {.micro_batch = words_take(message), .tick = TIME_MIN};
-    number.slot = sequencer_slot(run, number.micro_batch);
+    bool fit = true;
+    for (uint32_t i = 0; i < s->partitions_count; i++) {
+        struct partition *p = &s->partitions[i];
+        if (p->owner != peers_self(run))
+            continue;
+        offer_own(run, p);
+        bool has_rows = p->offer.tag == OFFER_ROWS;
+        fit &= !p->is_over || p->offer.tag == OFFER_OVER;
+        if (number->rows != NUMBER_UP_TO)
+            continue;
+        fit &= has_rows || p->offer.tag == OFFER_OVER || p->is_held_back;
+        fit &= p->id != number->last || (has_rows && !p->is_held_back && p->offer.end_time == number->bound);
+    }
+    return fit;
+}
+
+/* Takes in what a micro-batch holds. */
+static bool take_number(struct run *run, struct words *message, struct number *number)
+{
+    struct sequencer *s = run->sequencer;
+    *number = (struct number){.micro_batch = words_take(message), .tick = TIME_MIN};
+    number->slot = sequencer_slot(run, number->micro_batch);
     uint64_t rows = words_take(message);
-    number.rows = rows == NUMBER_UP_TO ? NUMBER_UP_TO : NUMBER_EMPTY;
-    number.bound = (int64_t)words_take(message);
-    number.highest = (int64_t)words_take(message);
-    number.last = (uint32_t)words_take(message);
-    number.cut = (uint32_t)words_take(message);
-    if (message->is_short || rows > NUMBER_UP_TO || number.micro_batch != s->peers->own_next ||
-        number.micro_batch >= sequencer_formed(run) + SLOTS ||
-        (rows == NUMBER_UP_TO && number.last >= s->partitions_count) ||
-        (number.cut != NO_PARTITION && number.cut >= s->partitions_count))
+    number->rows = rows == NUMBER_UP_TO ? NUMBER_UP_TO : NUMBER_EMPTY;
+    number->bound = (int64_t)words_take(message);
+    number->highest = (int64_t)words_take(message);
+    uint64_t last = words_take(message), cut = words_take(message);
+    number->last = (uint32_t)last;
+    number->cut = (uint32_t)cut;
+    if (message->is_short || rows > NUMBER_UP_TO || number->micro_batch != s->peers->own_next ||
+        !form_slot_is_free(run, number->micro_batch) ||
+        (rows == NUMBER_UP_TO && last >= s->partitions_count) || number->highest < number->bound ||
+        (cut != NO_PARTITION && cut >= s->partitions_count))
         return false;
     for (enum list list = LIST_OVER; list <= LIST_WITHOUT; list++)
         if (!take_ids(s, message, list))
             return false;
+    return peers_is_whole(message) && offers_fit(run, number);
+}
+
+/* An owner: cuts what the leader has chosen. */
+bool own_take_number(struct run *run, struct words *message)
+{
+    struct sequencer *s = run->sequencer;
+    struct number number;
+    if (!take_number(run, message, &number))
+        return false;
     s->peers->own_next++;
     form_cut(run, &number, &s->peers->own);
     for (uint32_t i = 0; i < s->partitions_count; i++)

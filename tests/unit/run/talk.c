@@ -1,0 +1,155 @@
+#include "talk.h"
+
+#include "cli/commands.h"
+#include "core/mem.h"
+#include "run/lanes/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { STEPS_MAX = 100000 }; /* of a worker without a message: more say that it does not come to rest */
+
+struct talker {
+    struct arena arena;
+    struct diag_list diags;
+    struct run_peers peers;
+    struct run *run;
+    struct script queue; /* what it was sent, while a talk is recorded; `at` of them were taken */
+    uint32_t at;
+    struct talker *all; /* NULL: it is alone, and nobody hears it */
+};
+
+static void script_add(struct script *script, uint32_t from, struct str message)
+{
+    script->items = mem_realloc(script->items, (script->count + 1) * sizeof(*script->items));
+    struct told *told = &script->items[script->count++];
+    *told = (struct told){.from = from};
+    buffer_append(&told->bytes, message.data, message.length);
+}
+
+void script_free(struct script *script)
+{
+    for (uint32_t i = 0; i < script->count; i++)
+        buffer_free(&script->items[i].bytes);
+    free(script->items);
+    *script = (struct script){0};
+}
+
+static void send_message(void *engine, uint32_t to, struct str message)
+{
+    struct talker *talker = engine;
+    if (talker->all != NULL)
+        script_add(&talker->all[to].queue, talker->peers.self, message);
+}
+
+static void begin(struct talker *talker, const struct talk_job *job, uint32_t self, struct talker *all)
+{
+    *talker = (struct talker){.all = all};
+    talker->peers = (struct run_peers){
+        .self = self, .count = job->workers, .leader = job->leader, .send = send_message, .engine = talker};
+    diag_list_init(&talker->diags, &talker->arena);
+    struct job_file *file =
+        lang_parse(&talker->arena, &talker->diags, &builtin_registry, str_from(job->text));
+    struct plan_options plan_options = {.registry = &builtin_registry};
+    bool is_good = lang_expand(file, &talker->arena, &talker->diags, NULL);
+    struct plan *plan = is_good ? plan_make(file, &plan_options, &talker->arena, &talker->diags) : NULL;
+    struct run_options options = {.lanes = job->lanes, .until_us = TIME_MAX, .peers = &talker->peers};
+    talker->run = plan != NULL ? run_new(plan, &options, &talker->diags) : NULL;
+    if (talker->run == NULL)
+        diag_print(stderr, &talker->diags, &(struct diag_source){"job", str_from(job->text)}, false);
+    leat_assert(talker->run != NULL);
+}
+
+static void end(struct talker *talker)
+{
+    run_free(talker->run);
+    script_free(&talker->queue);
+    arena_free(&talker->arena);
+}
+
+/* Does a piece of a lane's work; false: there is none. */
+static bool step_lane(struct lane *lane)
+{
+    struct run *run = lane->run;
+    for (uint32_t i = 0; i < lane->instances_count; i++) {
+        struct stage_instance *stage = lane->instances[i];
+        if (!stage_is_ready(stage))
+            continue;
+        stage_run(stage, sequencer_slot(run, stage->next));
+        return true;
+    }
+    bool is_formed = sequencer_form(run);
+    struct slot *slot = run_has_failed(run) ? NULL : sequencer_claim(run);
+    if (slot != NULL)
+        stage_run(lane->sources, slot);
+    return is_formed || slot != NULL || (!run_has_failed(run) && sequencer_work(run, &lane->decoding));
+}
+
+static void rest(struct run *run)
+{
+    bool has_worked = true;
+    for (uint32_t steps = 0; has_worked && !run_has_failed(run); steps++) {
+        leat_assert(steps < STEPS_MAX);
+        has_worked = false;
+        for (uint32_t i = 0; i < run->lanes_count && !run_has_failed(run); i++)
+            has_worked |= step_lane(&run->lanes->lanes[i]);
+    }
+}
+
+/* Whether all micro-batches are formed, and its stages have run them. */
+static bool has_ended(struct run *run)
+{
+    uint64_t formed;
+    bool is_through = sequencer_has_ended(run, &formed);
+    for (uint32_t i = 0; is_through && i < run->lanes_count; i++)
+        for (uint32_t k = 0; k < run->lanes->lanes[i].instances_count; k++)
+            is_through &= run->lanes->lanes[i].instances[k]->next >= formed;
+    return is_through;
+}
+
+void talk_record(const struct talk_job *job, struct script *script)
+{
+    struct talker all[RUN_WORKERS_MAX];
+    bool is_told = true;
+    for (uint32_t i = 0; i < job->workers; i++)
+        begin(&all[i], job, i, all);
+    for (uint32_t i = 0; i < job->workers; i++)
+        rest(all[i].run);
+    while (is_told) {
+        is_told = false;
+        for (uint32_t i = 0; i < job->workers; i++) {
+            if (all[i].at == all[i].queue.count)
+                continue;
+            struct told told = all[i].queue.items[all[i].at++];
+            bool is_good =
+                run_receive(all[i].run, told.from, (struct str){told.bytes.data, told.bytes.length});
+            leat_assert(is_good);
+            rest(all[i].run);
+            is_told = true;
+        }
+    }
+    for (uint32_t i = 0; i < job->workers; i++)
+        leat_assert(!run_has_failed(all[i].run) && has_ended(all[i].run));
+    *script = all[job->self].queue;
+    all[job->self].queue = (struct script){0};
+    for (uint32_t i = 0; i < job->workers; i++)
+        end(&all[i]);
+}
+
+enum talk_outcome talk_give(const struct talk_job *job, const struct script *script)
+{
+    struct talker alone;
+    bool is_taken = true;
+    begin(&alone, job, job->self, NULL);
+    rest(alone.run);
+    for (uint32_t i = 0; i < script->count && is_taken; i++) {
+        const struct told *told = &script->items[i];
+        is_taken = run_receive(alone.run, told->from, (struct str){told->bytes.data, told->bytes.length});
+        rest(alone.run);
+        leat_assert(run_has_failed(alone.run) == (alone.diags.errors > 0)); /* with a diagnostic */
+        is_taken &= !run_has_failed(alone.run);
+    }
+    enum talk_outcome outcome = !is_taken ? TALK_REFUSED : has_ended(alone.run) ? TALK_ENDED : TALK_WAITS;
+    end(&alone);
+    return outcome;
+}

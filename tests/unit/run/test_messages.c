@@ -1,0 +1,350 @@
+/* Wrong messages to a worker: it takes none that the job cannot have, and none ends the process or keeps it from coming to rest.
+ * The test also runs under ASan. */
+#include "core/batch_codec_format.h"
+#include "core/mem.h"
+#include "run/base/peers.h"
+#include "talk.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { WORD = sizeof(uint64_t) };
+
+/* One partition of each of two sources on each of two workers, rows of both at each instance. */
+static const char text[] = "source a = sequence { count: 40, keys: 9, rate: 900, event_time: ts }\n"
+                           "source b = sequence { count: 30, keys: 9, rate: 300, seed: 4, event_time: ts }\n"
+                           "stream u = a | union b\n"
+                           "stream w = u | dedup by key within 1s\n"
+                           "sink w = null from w\n";
+
+static const struct talk_job jobs[] = {
+    {text, 2, 1, 0, 0}, /* the leader */
+    {text, 2, 1, 0, 1}, /* another worker, with the single stages of even numbers */
+    {text, 2, 2, 1, 0}, /* and with those of odd ones, and two instances of each keyed stage */
+    {text, 3, 1, 1, 1}, {text, 3, 1, 1, 2},
+};
+
+static uint64_t word(const struct told *told, size_t index)
+{
+    uint64_t value;
+    memcpy(&value, told->bytes.data + index * WORD, WORD);
+    return value;
+}
+
+static void set_word(struct told *told, size_t index, uint64_t value)
+{
+    memcpy(told->bytes.data + index * WORD, &value, WORD);
+}
+
+/* Words of a message; of PEER_ROWS those before the batch. */
+static size_t words_of(const struct told *told)
+{
+    return word(told, 0) == PEER_ROWS ? 6 : told->bytes.length / WORD;
+}
+
+/* A script of which a message is changed. */
+struct changed {
+    const struct talk_job *job;
+    struct script script;
+    uint32_t at; /* the message */
+    const char *what;
+    size_t index;
+    uint64_t value; /* for a failure's message */
+};
+
+typedef void (*change)(struct changed *c);
+
+/* Calls it for each message of each job. */
+static void for_each(const char *what, change each)
+{
+    for (size_t j = 0; j < ARRAY_COUNT(jobs); j++) {
+        struct changed c = {.job = &jobs[j], .what = what};
+        talk_record(&jobs[j], &c.script);
+        assert_true(c.script.count > 10);
+        for (c.at = 0; c.at < c.script.count; c.at++)
+            each(&c);
+        script_free(&c.script);
+    }
+}
+
+static struct told *told_of(const struct changed *c)
+{
+    return &c->script.items[c->at];
+}
+
+static void must_be(const struct changed *c, bool is_so)
+{
+    if (is_so)
+        return;
+    fprintf(stderr,
+            "%s: message %u of tag %llu to worker %u of %u, whose leader is %u: word %zu, value %llx\n",
+            c->what, c->at, (unsigned long long)word(told_of(c), 0), c->job->self, c->job->workers,
+            c->job->leader, c->index, (unsigned long long)c->value);
+    fail();
+}
+
+static void must_be_refused(const struct changed *c)
+{
+    must_be(c, talk_give(c->job, &c->script) == TALK_REFUSED);
+}
+
+/* The messages as they were said take the worker to the end of the job. */
+static void test_as_it_was_said(void **state)
+{
+    bool has_tag[PEER_TAGS] = {false};
+    (void)state;
+    for (size_t j = 0; j < ARRAY_COUNT(jobs); j++) {
+        struct script script;
+        talk_record(&jobs[j], &script);
+        for (uint32_t i = 0; i < script.count; i++)
+            has_tag[word(&script.items[i], 0)] = true;
+        assert_int_equal(talk_give(&jobs[j], &script), TALK_ENDED);
+        script_free(&script);
+    }
+    for (int tag = 0; tag < PEER_TAGS; tag++)
+        assert_true(has_tag[tag] || tag == PEER_STOP);
+}
+
+/* --- Length --- */
+
+static void shorten(struct changed *c)
+{
+    struct byte_buffer *bytes = &told_of(c)->bytes;
+    size_t whole = bytes->length;
+    bool is_rows = word(told_of(c), 0) == PEER_ROWS;
+    for (bytes->length = 0; bytes->length < whole; bytes->length += is_rows ? 1 : WORD / 2) {
+        c->index = bytes->length / WORD;
+        must_be_refused(c);
+    }
+    buffer_append(bytes, &(uint64_t){0}, WORD);
+    must_be_refused(c);
+    bytes->length = whole;
+}
+
+static void test_length(void **state)
+{
+    (void)state;
+    for_each("shorten", shorten);
+}
+
+/* --- Words --- */
+
+/* Whether another worker could say any value there, as far as this one knows: times, and what ends with no micro-batch. */
+static bool is_free(const struct told *told, size_t index)
+{
+    enum { AT_ENDS = 3, AT_SLICES = 3, AT_BOUND = 3, AT_HIGHEST, AT_LAST, AT_WATERMARKS = 5 };
+    uint64_t count = word(told, 2);
+    switch (word(told, 0)) {
+    case PEER_OFFERS:
+        return index >= AT_ENDS &&
+               (index < AT_ENDS + 3 * count ? (index - AT_ENDS) % 3 != 1 : index == AT_ENDS + 3 * count + 1);
+    case PEER_NUMBER:
+        return index == AT_BOUND || index == AT_HIGHEST || (index == AT_LAST && word(told, 2) == 0);
+    case PEER_CUT:
+        if (index < AT_SLICES + 4 * count)
+            return index >= AT_SLICES && (index - AT_SLICES) % 4 >= 2;
+        index -= AT_SLICES +
+                 4 * count; /* then the arrival, and five words of each source: a holder is none, or known */
+        return index == 0 || ((index - 1) % 5 != 0 && (index - 1) % 5 != 2);
+    case PEER_FORMED: return index >= AT_WATERMARKS;
+    default: return false;
+    }
+}
+
+static void replace(struct changed *c)
+{
+    struct told *told = told_of(c);
+    for (c->index = 0; c->index < words_of(told); c->index++) {
+        uint64_t was = word(told, c->index);
+        bool can_be = is_free(told, c->index);
+        const uint64_t values[] = {UINT64_MAX, INT64_MAX, (uint64_t)INT64_MIN, was + (1ULL << 32), PEER_TAGS};
+        for (size_t i = 0; i < ARRAY_COUNT(values); i++) {
+            c->value = values[i];
+            if (c->value == was || (c->index > 0 && c->value == PEER_TAGS))
+                continue;
+            set_word(told, c->index, c->value);
+            bool is_refused = talk_give(c->job, &c->script) == TALK_REFUSED;
+            set_word(told, c->index, was);
+            must_be(c, can_be || is_refused);
+        }
+    }
+}
+
+static void test_words(void **state)
+{
+    (void)state;
+    for_each("replace", replace);
+}
+
+/* Watermarks never fall, a micro-batch comes in its turn, and what ends a micro-batch is what the owner has offered. */
+static void near_by(struct changed *c)
+{
+    struct told *told = told_of(c);
+    uint64_t tag = word(told, 0);
+    if (tag < PEER_NUMBER)
+        return;
+    c->index = 1;
+    for (int by = -1; by <= 1; by += 2) {
+        uint64_t was = word(told, c->index);
+        c->value = was + (uint64_t)(int64_t)by;
+        set_word(told, c->index, c->value);
+        must_be(c, talk_give(c->job, &c->script) != TALK_ENDED);
+        set_word(told, c->index, was);
+    }
+    if (tag != PEER_FORMED || word(told, 1) == 0)
+        return;
+    for (c->index = 5; c->index < words_of(told); c->index++) {
+        uint64_t was = word(told, c->index);
+        if (was == (uint64_t)TIME_MIN)
+            continue;
+        c->value = was - 1000000000;
+        set_word(told, c->index, c->value);
+        must_be_refused(c);
+        set_word(told, c->index, was);
+    }
+}
+
+static void test_near_by(void **state)
+{
+    (void)state;
+    for_each("near by", near_by);
+}
+
+/* --- Senders, and turns --- */
+
+static void send_by_another(struct changed *c)
+{
+    struct told *told = told_of(c);
+    uint32_t was = told->from;
+    const uint32_t others[] = {c->job->self, c->job->workers, UINT32_MAX, 3 - c->job->self - was};
+    for (size_t i = 0; i < (c->job->workers == 3 ? 4 : 3); i++) {
+        c->value = told->from = others[i];
+        must_be_refused(c);
+    }
+    told->from = was;
+}
+
+static void test_senders(void **state)
+{
+    (void)state;
+    for_each("send by another", send_by_another);
+}
+
+static void say_twice_and_not(struct changed *c)
+{
+    struct script *script = &c->script, less = {0}, more = {0};
+    uint64_t tag = word(told_of(c), 0);
+    less.items = mem_alloc(script->count * sizeof(*less.items));
+    more.items = mem_alloc((script->count + 1) * sizeof(*more.items));
+    for (uint32_t i = 0; i < script->count; i++) {
+        if (i != c->at)
+            less.items[less.count++] = script->items[i];
+        else
+            more.items[more.count++] = script->items[i];
+        more.items[more.count++] = script->items[i];
+    }
+    /* Offers and rows may be as many as they like; the transport knows which came twice. */
+    bool can_be = tag == PEER_OFFERS || tag == PEER_ROWS;
+    bool is_last = true; /* of its tag: behind the end of the job, nothing is looked at */
+    for (uint32_t i = c->at + 1; i < script->count; i++)
+        is_last &= word(&script->items[i], 0) != tag;
+    enum talk_outcome outcome = talk_give(c->job, &more);
+    must_be(c, can_be || outcome == TALK_REFUSED || (is_last && tag >= PEER_CUT && outcome == TALK_ENDED));
+    must_be(c, tag < PEER_NUMBER || talk_give(c->job, &less) != TALK_ENDED);
+    free(less.items);
+    free(more.items);
+}
+
+static void test_turns(void **state)
+{
+    (void)state;
+    for_each("say twice and not", say_twice_and_not);
+}
+
+/* --- Rows --- */
+
+static void damage(struct changed *c)
+{
+    struct told *told = told_of(c);
+    enum { HEAD = 6 * WORD };
+    if (word(told, 0) != PEER_ROWS)
+        return;
+    for (size_t i = HEAD; i < told->bytes.length; i++) {
+        told->bytes.data[i] ^= (char)0xa5;
+        (void)talk_give(c->job, &c->script); /* a value is another one, or there is no batch */
+        told->bytes.data[i] ^= (char)0xa5;
+    }
+    /* Without rows, of any length: one of them is a good batch. */
+    struct byte_buffer *bytes = &told->bytes;
+    size_t whole = bytes->length;
+    struct wire_head head;
+    memcpy(&head, bytes->data + HEAD, sizeof(head));
+    struct wire_head empty = head;
+    empty.rows = 0;
+    empty.flags = WIRE_ORDER;
+    memcpy(bytes->data + HEAD, &empty, sizeof(empty));
+    memset(bytes->data + HEAD + sizeof(empty), 0, whole - HEAD - sizeof(empty));
+    for (bytes->length = HEAD + sizeof(empty); bytes->length < whole; bytes->length++)
+        must_be_refused(c);
+    bytes->length = whole;
+}
+
+static void test_rows(void **state)
+{
+    (void)state;
+    for_each("damage", damage);
+}
+
+/* Rows that go to another instance than the one that has their keys. */
+static void send_elsewhere(struct changed *c)
+{
+    struct told *told = told_of(c);
+    bool is_keyed = word(told, 0) == PEER_ROWS && word(told, 1) < 2 && c->job->lanes == 2;
+    c->index = 4;
+    if (!is_keyed)
+        return;
+    c->value = word(told, c->index) ^ 1;
+    set_word(told, c->index, c->value);
+    must_be_refused(c);
+    set_word(told, c->index, c->value ^ 1);
+}
+
+static void test_consumers(void **state)
+{
+    (void)state;
+    for_each("send elsewhere", send_elsewhere);
+}
+
+static void test_stop(void **state)
+{
+    (void)state;
+    for (size_t j = 0; j < ARRAY_COUNT(jobs); j++) {
+        uint64_t words[] = {PEER_STOP, 0};
+        struct told told = {.from = 1 - MIN(jobs[j].self, 1)};
+        struct script script = {&told, 1};
+        bool is_leader = jobs[j].self == jobs[j].leader;
+        buffer_append(&told.bytes, words, WORD);
+        assert_int_equal(talk_give(&jobs[j], &script), is_leader ? TALK_WAITS : TALK_REFUSED);
+        buffer_append(&told.bytes, words + 1, WORD);
+        assert_int_equal(talk_give(&jobs[j], &script), TALK_REFUSED);
+        buffer_free(&told.bytes);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_as_it_was_said), cmocka_unit_test(test_length),    cmocka_unit_test(test_words),
+        cmocka_unit_test(test_near_by),        cmocka_unit_test(test_senders),   cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_rows),           cmocka_unit_test(test_consumers), cmocka_unit_test(test_stop)};
+    char folder[] = "messages-XXXXXX";
+    if (mkdtemp(folder) == NULL || setenv("TMPDIR", folder, 1) != 0) /* of each run's store */
+        return 2;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return rmdir(folder) != 0 ? 2 : failed;
+}
