@@ -331,7 +331,9 @@ static void insert_missing(struct keyed_table *table, const struct key *keys, co
 static inline void prefetch_home(const struct keyed_table *table, uint64_t hash)
 {
     const struct table_group *group = &table->groups[key_group(hash)];
-    prefetch_line(&group->slots[slot_home(hash, group->capacity)]);
+    uintptr_t slots =
+        (uintptr_t)group->slots; /* NULL, where the group has no entries: as a number, it may be added to */
+    prefetch_line((const void *)(slots + slot_home(hash, group->capacity) * sizeof(*group->slots)));
 }
 
 /* Removes from `missing` the rows whose keys are certainly not in the database: nothing is read for them.

@@ -21,8 +21,6 @@ void peers_init(struct run *run)
     const struct plan *plan = run->plan;
     leat_assert(run->options.peers->count <= RUN_WORKERS_MAX);
     leat_assert(plan->config.checkpoint.directory.length == 0 && !plan->has_alignment);
-    for (uint32_t i = 0; i < plan->nodes_count; i++)
-        leat_assert(!plan->nodes[i].goes_on);
     leat_assert(run->options.order == NULL && run->trace == NULL);
     run->peer_progress =
         mem_calloc((size_t)run->plan->stages_count * peers_count(run), sizeof(*run->peer_progress));

@@ -11,13 +11,14 @@
 #include "run/base/words.h"
 
 enum peer_message {
-    PEER_ROWS,   /* to any worker: a batch of an exchange (lanes/remote.c) */
-    PEER_DONE,   /* to all: the sender's instances of a stage have run a micro-batch */
-    PEER_STOP,   /* to the leader: the job is to stop */
+    PEER_ROWS, /* to any worker: a batch of an exchange (lanes/remote.c) */
+    PEER_DONE, /* to all: the sender's instances of a stage have run a micro-batch */
+    PEER_STOP, /* to the leader: the job is to stop */
+    PEER_ANSWER, /* to the leader: whether an operator wants more, behind the end of all sources (sequencer/peers_ended.c) */
     PEER_OFFERS, /* to the leader: what partitions offer (sequencer/peers.c) */
     PEER_NUMBER, /* of the leader: what a micro-batch holds */
     PEER_CUT,    /* to the leader: what the sender's rows of a micro-batch show */
-    PEER_FORMED, /* of the leader: watermarks of a micro-batch, which stages may run now */
+    PEER_FORMED, /* of the leader: watermarks of a micro-batch, and which operators are done; stages may run it now */
     PEER_TAGS
 };
 

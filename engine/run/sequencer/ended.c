@@ -7,6 +7,8 @@
  * that are done in each, so depend on the operators' state alone. A replay takes its own answers, not the log's: with the
  * same job they are the same, and another job may have other work over the same records.
  *
+ * Over several workers the leader decides, by the operators' answers (peers_ended.c).
+ *
  * A checkpoint has the operators that were done in its micro-batch. After a restore the sources, which may have grown,
  * are not read any more, and the operators are asked again. */
 #include "run/sequencer/internal.h"
@@ -18,20 +20,27 @@ void ended_init(struct run *run)
 {
     struct sequencer *s = run->sequencer;
     s->is_done = arena_array(&run->arena, bool, MAX(run->plan->nodes_count, 1));
-    s->wants_more = arena_array(&run->arena, bool, MAX(run->plan->nodes_count, 1));
+    s->wants_more = arena_array(&run->arena, atomic_bool, MAX(run->plan->nodes_count, 1));
     for (uint32_t i = 0; i < run->plan->nodes_count; i++)
-        s->wants_more[i] = run->plan->nodes[i].goes_on;
+        atomic_init(&s->wants_more[i], run->plan->nodes[i].goes_on);
 }
 
-bool ended_is_through(struct run *run, uint64_t micro_batch)
+bool ended_is_run_here(const struct run *run, uint64_t micro_batch)
 {
-    if (micro_batch == run->sequencer->first)
-        return true;
     const struct slot *before = sequencer_slot(run, micro_batch - 1);
-    for (uint32_t stage = 0; stage < run->plan->stages_count; stage++)
+    for (uint32_t stage = 0; stage < run->plan->stages_count && micro_batch > run->sequencer->first; stage++)
         if (atomic_load_explicit(&before->stage_done[stage], memory_order_acquire) !=
-                run_stage_pieces(run, stage) ||
-            !peers_have_done(run, stage, micro_batch - 1))
+            run_stage_pieces(run, stage))
+            return false;
+    return true;
+}
+
+bool ended_is_through(const struct run *run, uint64_t micro_batch)
+{
+    if (!ended_is_run_here(run, micro_batch))
+        return false;
+    for (uint32_t stage = 0; stage < run->plan->stages_count && micro_batch > run->sequencer->first; stage++)
+        if (!peers_have_done(run, stage, micro_batch - 1))
             return false;
     return true;
 }
@@ -43,8 +52,8 @@ bool ended_has_work(struct run *run)
     for (uint32_t i = 0; i < run->plan->nodes_count; i++) {
         if (!run->plan->nodes[i].goes_on)
             continue;
-        s->is_done[i] = !s->wants_more[i];
-        has_work |= s->wants_more[i];
+        s->is_done[i] = !atomic_load_explicit(&s->wants_more[i], memory_order_relaxed);
+        has_work |= !s->is_done[i];
     }
     return has_work;
 }
@@ -52,7 +61,9 @@ bool ended_has_work(struct run *run)
 void sequencer_answers(struct run *run, const struct plan_node *node, bool wants_more)
 {
     leat_assert(node->goes_on && run->stage_instances[node->stage] == 1);
-    run->sequencer->wants_more[node->place] = wants_more;
+    atomic_store_explicit(&run->sequencer->wants_more[node->place], wants_more, memory_order_relaxed);
+    if (!peers_is_leader(run))
+        peers_answer(run, node, wants_more);
 }
 
 const bool *sequencer_done(const struct run *run)
@@ -84,7 +95,7 @@ bool ended_restore(struct run *run, struct words *saved)
         for (uint32_t k = 0; k < run->plan->nodes_count && s->has_input_ended; k++)
             if (run->plan->nodes[k].goes_on && run->has_saved[k] && run->ids[k] == id) {
                 s->is_done[k] = true;
-                s->wants_more[k] = false;
+                atomic_init(&s->wants_more[k], false);
             }
     }
     for (uint32_t i = 0; i < s->partitions_count && s->has_input_ended; i++)

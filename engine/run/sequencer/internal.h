@@ -203,8 +203,9 @@ struct sequencer {
      * whether it wants more as far as is known. Lanes read is_done and write wants_more only while a micro-batch
      * behind the end is in work, and is_done changes only when there is none. */
     bool has_input_ended;
-    bool *is_done, *wants_more;
-    bool is_replaying; /* the order log says what the next micro-batch holds */
+    bool *is_done;
+    atomic_bool *wants_more; /* of several workers, the leader's has the answers of all */
+    bool is_replaying;       /* the order log says what the next micro-batch holds */
     struct replay replay;
     int64_t until_us;     /* --until, an order time; TIME_MAX: none */
     uint32_t cut_records; /* records of a partition between two cuts: BATCH_ROWS, except in tests */
@@ -263,6 +264,9 @@ bool peers_form(struct run *run);
  * micro-batch on that is being chosen; false: it was already. */
 void offer_known(struct run *run, struct partition *p);
 bool peers_note_idle(struct run *run, const struct partition *p);
+
+/* peers_ended.c: an operator of this worker has answered; says so to the leader. Any lane. */
+void peers_answer(struct run *run, const struct plan_node *node, bool wants_more);
 
 /* partition.c */
 /* Makes the head piece ready to be cut. Returns false if pieces that this needs are not decoded yet. */
@@ -378,8 +382,10 @@ bool hold_disk_is_low(struct run *run);
 
 /* ended.c: micro-batches behind the end of all sources */
 void ended_init(struct run *run);
-/* Whether the micro-batch before this one has been run by all stages, or is of an earlier life. */
-bool ended_is_through(struct run *run, uint64_t micro_batch);
+/* Whether the micro-batch before this one has been run by all stages, or is of an earlier life; ended_is_run_here: by this
+ * worker's. */
+bool ended_is_through(const struct run *run, uint64_t micro_batch);
+bool ended_is_run_here(const struct run *run, uint64_t micro_batch);
 /* Takes in what the operators answered; returns whether one of them is not done. Where no micro-batch behind the end
  * was formed yet: whether an operator may have work left then. */
 bool ended_has_work(struct run *run);

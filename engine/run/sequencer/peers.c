@@ -84,6 +84,8 @@ bool sequencer_receive(struct run *run, uint32_t worker, struct str message)
         sequencer_stop(run);
         return true;
     }
+    if (tag == PEER_ANSWER && peers_is_leader(run))
+        return lead_take_answer(run, worker, &words);
     if (tag < PEER_OFFERS || tag >= PEER_TAGS || (is_of_leader && !is_leader) ||
         (!is_of_leader && !peers_is_leader(run)))
         return false;
@@ -144,12 +146,11 @@ static bool take_formed(struct run *run, struct words *message)
     slot->is_end = is_end != 0;
     slot->is_final = is_final != 0;
     slot->load = s->load = (uint32_t)load;
-    slot->is_done = NULL;
     slot->is_published = false;
     slot->barrier = 0;
     slot->next = slot->announced = NULL;
     slot->placement = placements_now(run);
-    if (!take_watermarks(run, slot, message))
+    if (!own_take_done(run, slot, message) || !take_watermarks(run, slot, message))
         return false;
     form_slot(run, slot);
     return true;

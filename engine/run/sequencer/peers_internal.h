@@ -91,4 +91,10 @@ bool lead_take_cut(struct run *run, uint32_t from, struct words *message);
 bool lead_choose(struct run *run);
 bool lead_finish(struct run *run);
 
+/* peers_ended.c. lead_take_answer: takes PEER_ANSWER; false: nobody asked for it. Transport's thread. lead_put_done: appends to
+ * PEER_FORMED which operators are done; own_take_done takes that, once slot->is_end and is_final are set; false: it cannot be. */
+bool lead_take_answer(struct run *run, uint32_t from, struct words *message);
+void lead_put_done(const struct run *run, const struct slot *slot, struct byte_buffer *out);
+bool own_take_done(struct run *run, struct slot *slot, struct words *message);
+
 #endif

@@ -161,6 +161,15 @@ static void take_end(const struct run *run, const struct number *number)
     }
 }
 
+/* Whether the micro-batch that was chosen last must be formed before the next one can be chosen: what that one is depends on what
+ * operators answer. */
+static bool must_wait(const struct run *run)
+{
+    struct sequencer_peers *peers = run->sequencer->peers;
+    bool is_open = peers->next != sequencer_formed(run);
+    return is_open && chosen_at(peers, peers->next - 1)->number.has_work;
+}
+
 /* Chooses the next micro-batch, and tells all owners; false: not possible now. */
 bool lead_choose(struct run *run)
 {
@@ -168,7 +177,7 @@ bool lead_choose(struct run *run)
     struct chosen *chosen = chosen_at(peers, peers->next);
     const struct number *number = &chosen->number;
     chosen->over.count = chosen->without.count = 0;
-    if (peers->has_chosen_end || peers->next - sequencer_formed(run) >= SLOTS ||
+    if (peers->has_chosen_end || peers->next - sequencer_formed(run) >= SLOTS || must_wait(run) ||
         !form_choose(run, peers->next, &chosen->number))
         return false;
     note_offers(run, chosen);
@@ -308,6 +317,7 @@ bool lead_finish(struct run *run)
     words_put(&peers->out, slot->is_end);
     words_put(&peers->out, slot->is_final);
     words_put(&peers->out, slot->load);
+    lead_put_done(run, slot, &peers->out);
     for (uint32_t i = 0; i <= run->plan->sources_count; i++)
         words_put(&peers->out, (uint64_t)slot->watermarks[i]);
     peers_send_all(run, &peers->out);

@@ -1,6 +1,8 @@
 /* The operator of later.h. */
 #include "later.h"
 
+#include "cli/commands.h"
+
 #include "core/snapshot.h"
 
 #include <stdlib.h>
@@ -161,3 +163,21 @@ const struct operator_kind operator_later = {.name = "later",
                                              .restore = later_restore,
                                              .report = later_report,
                                              .close = later_close};
+
+const struct registry *registry_with_later(void)
+{
+    enum { OPERATORS_MAX = 128 };
+    static struct registry registry;
+    static const struct operator_kind *list[OPERATORS_MAX];
+    uint32_t count = 0;
+    if (registry.operators != NULL)
+        return &registry;
+    registry = builtin_registry;
+    for (; builtin_registry.operators[count] != NULL; count++) {
+        leat_assert(count < OPERATORS_MAX - 2);
+        list[count] = builtin_registry.operators[count];
+    }
+    list[count] = &operator_later;
+    registry.operators = list;
+    return &registry;
+}

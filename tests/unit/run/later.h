@@ -5,10 +5,13 @@
 #define LEAT_TESTS_UNIT_RUN_LATER_H
 
 #include "core/operator.h"
+#include "plan/plan.h"
 
 #include <stdatomic.h>
 
 extern const struct operator_kind operator_later;
+/* All built-in kinds, and this one. */
+const struct registry *registry_with_later(void);
 /* How long each part takes, and each batch that is kept, in microseconds, so that a test finds the run there. */
 extern atomic_uint later_pause_us;
 /* Of this process: restores with some, but not all parts done; parts done. */

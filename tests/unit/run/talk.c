@@ -1,6 +1,5 @@
 #include "talk.h"
 
-#include "cli/commands.h"
 #include "core/mem.h"
 #include "run/lanes/internal.h"
 
@@ -48,9 +47,8 @@ static void begin(struct talker *talker, const struct talk_job *job, uint32_t se
     talker->peers = (struct run_peers){
         .self = self, .count = job->workers, .leader = job->leader, .send = send_message, .engine = talker};
     diag_list_init(&talker->diags, &talker->arena);
-    struct job_file *file =
-        lang_parse(&talker->arena, &talker->diags, &builtin_registry, str_from(job->text));
-    struct plan_options plan_options = {.registry = &builtin_registry};
+    struct job_file *file = lang_parse(&talker->arena, &talker->diags, job->registry, str_from(job->text));
+    struct plan_options plan_options = {.registry = job->registry};
     bool is_good = lang_expand(file, &talker->arena, &talker->diags, NULL);
     struct plan *plan = is_good ? plan_make(file, &plan_options, &talker->arena, &talker->diags) : NULL;
     struct run_options options = {.lanes = job->lanes, .until_us = TIME_MAX, .peers = &talker->peers};

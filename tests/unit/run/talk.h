@@ -19,6 +19,7 @@ struct script {
 
 /* How the job is run: `self` is the worker that is looked at. */
 struct talk_job {
+    const struct registry *registry;
     const char *text;
     uint32_t workers, lanes, self, leader;
 };

@@ -1,7 +1,6 @@
 /* Micro-batches behind the end of all sources (operator_kind.wants_more): the same bytes at any number of lanes, with
  * stops and kills between them, and by the order log; with windows before and behind the operators that want them, and
  * one such operator behind another. */
-#include "cli/commands.h"
 #include "core/buffer.h"
 #include "later.h"
 #include "run/run.h"
@@ -19,22 +18,7 @@
 
 /* --- Runs --- */
 
-enum { OPERATORS_MAX = 128, TEXT_BYTES = 2048, SINKS = 5, PARTS = 20, PARTS_BEHIND = 9 };
-
-static const struct registry *with_later(void)
-{
-    static struct registry registry;
-    static const struct operator_kind *list[OPERATORS_MAX];
-    uint32_t count = 0;
-    registry = builtin_registry;
-    for (; builtin_registry.operators[count] != NULL; count++) {
-        leat_assert(count < OPERATORS_MAX - 2);
-        list[count] = builtin_registry.operators[count];
-    }
-    list[count] = &operator_later;
-    registry.operators = list;
-    return &registry;
-}
+enum { TEXT_BYTES = 2048, SINKS = 5, PARTS = 20, PARTS_BEHIND = 9 };
 
 struct job_run {
     struct arena arena;
@@ -77,8 +61,8 @@ static struct job_run *begin(const char *text, const struct run_options *options
     struct job_run *r = calloc(1, sizeof(*r));
     leat_assert(r != NULL);
     diag_list_init(&r->diags, &r->arena);
-    struct job_file *file = lang_parse(&r->arena, &r->diags, with_later(), str_from(text));
-    struct plan_options plan_options = {.registry = with_later()};
+    struct job_file *file = lang_parse(&r->arena, &r->diags, registry_with_later(), str_from(text));
+    struct plan_options plan_options = {.registry = registry_with_later()};
     bool is_good = lang_expand(file, &r->arena, &r->diags, NULL);
     struct plan *plan = is_good ? plan_make(file, &plan_options, &r->arena, &r->diags) : NULL;
     r->run = plan == NULL ? NULL : run_new(plan, options, &r->diags);

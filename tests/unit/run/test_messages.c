@@ -2,6 +2,7 @@
  * The test also runs under ASan. */
 #include "core/batch_codec_format.h"
 #include "core/mem.h"
+#include "later.h"
 #include "run/base/peers.h"
 #include "talk.h"
 
@@ -20,13 +21,14 @@ static const char text[] = "source a = sequence { count: 40, keys: 9, rate: 900,
                            "source b = sequence { count: 30, keys: 9, rate: 300, seed: 4, event_time: ts }\n"
                            "stream u = a | union b\n"
                            "stream w = u | dedup by key within 1s\n"
-                           "sink w = null from w\n";
+                           "stream l = w | later 2\n"
+                           "sink l = null from l\n";
 
-static const struct talk_job jobs[] = {
-    {text, 2, 1, 0, 0}, /* the leader */
-    {text, 2, 1, 0, 1}, /* another worker, with the single stages of even numbers */
-    {text, 2, 2, 1, 0}, /* and with those of odd ones, and two instances of each keyed stage */
-    {text, 3, 1, 1, 1}, {text, 3, 1, 1, 2},
+static struct talk_job jobs[] = {
+    {NULL, text, 2, 1, 0, 0}, /* the leader */
+    {NULL, text, 2, 1, 0, 1}, /* another worker, with the single stages of even numbers */
+    {NULL, text, 2, 2, 1, 0}, /* and with those of odd ones, and two instances of each keyed stage */
+    {NULL, text, 3, 1, 1, 1}, {NULL, text, 3, 1, 1, 2},
 };
 
 static uint64_t word(const struct told *told, size_t index)
@@ -137,7 +139,7 @@ static void test_length(void **state)
 /* Whether another worker could say any value there, as far as this one knows: times, and what ends with no micro-batch. */
 static bool is_free(const struct told *told, size_t index)
 {
-    enum { AT_ENDS = 3, AT_SLICES = 3, AT_BOUND = 3, AT_HIGHEST, AT_LAST, AT_WATERMARKS = 5 };
+    enum { AT_ENDS = 3, AT_SLICES = 3, AT_BOUND = 3, AT_HIGHEST, AT_LAST, AT_DONE = 5 };
     uint64_t count = word(told, 2);
     switch (word(told, 0)) {
     case PEER_OFFERS:
@@ -151,7 +153,7 @@ static bool is_free(const struct told *told, size_t index)
         index -= AT_SLICES +
                  4 * count; /* then the arrival, and five words of each source: a holder is none, or known */
         return index == 0 || ((index - 1) % 5 != 0 && (index - 1) % 5 != 2);
-    case PEER_FORMED: return index >= AT_WATERMARKS;
+    case PEER_FORMED: return index > AT_DONE + word(told, AT_DONE);
     default: return false;
     }
 }
@@ -198,7 +200,7 @@ static void near_by(struct changed *c)
     }
     if (tag != PEER_FORMED || word(told, 1) == 0)
         return;
-    for (c->index = 5; c->index < words_of(told); c->index++) {
+    for (c->index = 6 + word(told, 5); c->index < words_of(told); c->index++) {
         uint64_t was = word(told, c->index);
         if (was == (uint64_t)TIME_MIN)
             continue;
@@ -248,8 +250,8 @@ static void say_twice_and_not(struct changed *c)
             more.items[more.count++] = script->items[i];
         more.items[more.count++] = script->items[i];
     }
-    /* Offers and rows may be as many as they like; the transport knows which came twice. */
-    bool can_be = tag == PEER_OFFERS || tag == PEER_ROWS;
+    /* There may be more offers, rows and answers; the transport knows which came twice. */
+    bool can_be = tag == PEER_OFFERS || tag == PEER_ROWS || tag == PEER_ANSWER;
     bool is_last = true; /* of its tag: behind the end of the job, nothing is looked at */
     for (uint32_t i = c->at + 1; i < script->count; i++)
         is_last &= word(&script->items[i], 0) != tag;
@@ -342,6 +344,8 @@ int main(void)
         cmocka_unit_test(test_as_it_was_said), cmocka_unit_test(test_length),    cmocka_unit_test(test_words),
         cmocka_unit_test(test_near_by),        cmocka_unit_test(test_senders),   cmocka_unit_test(test_turns),
         cmocka_unit_test(test_rows),           cmocka_unit_test(test_consumers), cmocka_unit_test(test_stop)};
+    for (size_t j = 0; j < ARRAY_COUNT(jobs); j++)
+        jobs[j].registry = registry_with_later();
     char folder[] = "messages-XXXXXX";
     if (mkdtemp(folder) == NULL || setenv("TMPDIR", folder, 1) != 0) /* of each run's store */
         return 2;

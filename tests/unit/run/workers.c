@@ -199,8 +199,9 @@ static void prepare(struct worker_run *w, const char *text, uint32_t lanes, cons
 {
     *w = (struct worker_run){0};
     diag_list_init(&w->diags, &w->arena);
-    struct job_file *job = lang_parse(&w->arena, &w->diags, &builtin_registry, str_from(text));
-    struct plan_options plan_options = {.registry = &builtin_registry};
+    const struct registry *registry = way->registry == NULL ? &builtin_registry : way->registry;
+    struct job_file *job = lang_parse(&w->arena, &w->diags, registry, str_from(text));
+    struct plan_options plan_options = {.registry = registry};
     bool is_good = lang_expand(job, &w->arena, &w->diags, NULL);
     struct plan *plan = is_good ? plan_make(job, &plan_options, &w->arena, &w->diags) : NULL;
     bool is_leader = peers == NULL || peers->self == peers->leader;

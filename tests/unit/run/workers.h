@@ -26,8 +26,9 @@ struct outcome {
 
 /* How a job is run. */
 struct way {
-    int64_t until_us;  /* order time; 0: to its end */
-    const char *order; /* path of the order log to write; NULL: none */
+    const struct registry *registry; /* NULL: the built-in kinds */
+    int64_t until_us;                /* order time; 0: to its end */
+    const char *order;               /* path of the order log to write; NULL: none */
     uint64_t
         stops_after; /* the last worker stops it, once so many micro-batches are formed; 0: it does not */
 };
