@@ -21,7 +21,7 @@ void peers_init(struct run *run)
     const struct plan *plan = run->plan;
     leat_assert(run->options.peers->count <= RUN_WORKERS_MAX);
     leat_assert(plan->config.checkpoint.directory.length == 0 && !plan->has_alignment);
-    leat_assert(run->options.order == NULL && run->trace == NULL);
+    leat_assert(run->trace == NULL);
     run->peer_progress =
         mem_calloc((size_t)run->plan->stages_count * peers_count(run), sizeof(*run->peer_progress));
 }

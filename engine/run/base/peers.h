@@ -16,8 +16,11 @@ enum peer_message {
     PEER_STOP, /* to the leader: the job is to stop */
     PEER_ANSWER, /* to the leader: whether an operator wants more, behind the end of all sources (sequencer/peers_ended.c) */
     PEER_OFFERS, /* to the leader: what partitions offer (sequencer/peers.c) */
-    PEER_NUMBER, /* of the leader: what a micro-batch holds */
-    PEER_CUT,    /* to the leader: what the sender's rows of a micro-batch show */
+    PEER_DIFFERS, /* to the leader: records are not those of the log that is replayed (sequencer/peers_replay.c) */
+    PEER_NUMBER,    /* of the leader: what a micro-batch holds */
+    PEER_PARTITION, /* of the leader: a partition that the log names */
+    PEER_COMPUTE,   /* of the leader: the log has ended; micro-batches follow from offers */
+    PEER_CUT,       /* to the leader: what the sender's rows of a micro-batch show */
     PEER_FORMED, /* of the leader: watermarks of a micro-batch, and which operators are done; stages may run it now */
     PEER_TAGS
 };

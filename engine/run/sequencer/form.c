@@ -323,7 +323,7 @@ static void cut_rows(struct run *run, const struct number *number)
         slot->slices_room = s->partitions_count;
     }
     if (number->rows == NUMBER_LOGGED)
-        replay_cut(run, slot);
+        replay_cut(run, number);
     for (uint32_t i = 0; number->rows == NUMBER_UP_TO && i < s->partitions_count; i++) {
         struct partition *p = &s->partitions[i];
         if (p->offer.tag != OFFER_ROWS || p->is_held_back || p->owner != peers_self(run))

@@ -70,8 +70,14 @@ struct number {
     uint32_t last;   /* id of the partition whose offer ends with it */
     uint32_t
         cut; /* id of the partition at whose cut it ends, so that watermarks advance; NO_PARTITION: none */
-    int64_t tick;      /* time to which the arrival clock advances; TIME_MIN: no tick */
-    uint32_t load;     /* with NUMBER_LOGGED: as of the slot */
+    int64_t tick; /* time to which the arrival clock advances; TIME_MIN: no tick */
+    /* With NUMBER_LOGGED: load as of the slot; the slices (of this worker's partitions), by partition of the run, which are another's;
+     * the micro-batch's number in the log; whether all partitions end with it. */
+    uint32_t load;
+    const struct order_slice *slices;
+    uint32_t slices_count;
+    uint64_t logged;
+    bool ends_all;
     bool follows_load; /* the load follows from its rows */
 };
 
@@ -258,12 +264,16 @@ uint32_t offer_end(const struct sequencer *s, const struct partition *p, const s
 /* peers.c: the same over several workers */
 void sequencer_peers_init(struct run *run);
 void sequencer_peers_free(struct run *run);
+/* Call once it is known whether a log is replayed, before it names partitions. */
+void sequencer_peers_begin(struct run *run);
 /* Does what messages ask for, and what this worker's partitions allow; returns whether a micro-batch was formed. */
 bool peers_form(struct run *run);
 /* The leader: makes the offer of a partition, as far as its owner has said. peers_note_idle: the partition is idle from the
  * micro-batch on that is being chosen; false: it was already. */
 void offer_known(struct run *run, struct partition *p);
 bool peers_note_idle(struct run *run, const struct partition *p);
+/* The leader: the partition is over with the micro-batch that is being chosen. */
+void peers_note_over(struct run *run, const struct partition *p);
 
 /* peers_ended.c: an operator of this worker has answered; says so to the leader. Any lane. */
 void peers_answer(struct run *run, const struct plan_node *node, bool wants_more);
@@ -407,8 +417,37 @@ enum replay_state replay_ready(struct run *run);
 bool replay_is_beyond(const struct run *run);
 /* After REPLAY_NUMBER or REPLAY_LAST: what the log's next micro-batch holds. */
 void replay_choose(struct run *run, struct number *number);
-/* Cuts its slices. */
-void replay_cut(struct run *run, struct slot *slot);
+/* replay_rows.c */
+/* How records differ from the log. */
+struct replay_finding {
+    enum replay_found {
+        FOUND_SHORTER,          /* the partition ends within the slice */
+        FOUND_TOO_MANY_BATCHES, /* more than can be read ahead have its records */
+        FOUND_LOST,             /* records of the slice are gone */
+        FOUND_OTHER,            /* other records are there */
+        FOUND_MORE,             /* records are there, where the partition ends in the log */
+        FOUND_TAGS
+    } tag;
+    uint32_t partition;
+    /* Records found for the slice, order time and offset of the last one; whether the slice was looked for by its offset; the
+     * partition's records and next offset before it. */
+    uint64_t found;
+    int64_t time, offset;
+    bool are_by_offset;
+    uint64_t records_before;
+    int64_t offset_before;
+};
+/* Whether the rows of a slice are read, and are those of the log; whether a partition has ended, as the log says. *finding: set with
+ * REPLAY_DIFFERS. REPLAY_FITS_LATER: not known yet. */
+enum replay_fit { REPLAY_FITS, REPLAY_FITS_LATER, REPLAY_DIFFERS };
+enum replay_fit replay_fit_slice(struct run *run, const struct order_slice *slice,
+                                 struct replay_finding *finding);
+enum replay_fit replay_fit_end(struct run *run, struct partition *p, struct replay_finding *finding);
+/* Fails the run, and says what differs. number: of the micro-batch, in the log. slice: NULL with FOUND_MORE. */
+void replay_say(struct run *run, uint64_t number, const struct order_slice *slice,
+                const struct replay_finding *finding);
+/* Cuts the number's slices, which fit. */
+void replay_cut(struct run *run, const struct number *number);
 
 /* log.c: entries of the order log that is written */
 /* What the log that is written begins with: what the partition has done so far. */

@@ -8,6 +8,8 @@
  * A micro-batch ends where the earliest offer does, so it takes that offer, and no other one to its end: what is left of the
  * offers is known without a word of the owners, and the next micro-batch can be chosen at once.
  *
+ * In a replay the leader chooses by the log, before owners have the rows (peers_replay.c).
+ *
  * Messages wait in the inbox, also those to itself, until a lane forms micro-batches. The leader's messages come in order. Under
  * the sequencer's mutex, but for the inbox. */
 #include "run/sequencer/peers_internal.h"
@@ -26,6 +28,7 @@ void sequencer_peers_init(struct run *run)
     uint32_t sources = MAX(run->plan->sources_count, 1), partitions = MAX(s->partitions_room, 1);
     pthread_mutex_init(&peers->mutex, NULL);
     peers->last = &peers->first;
+    peers->told_last = &peers->told;
     peers->partitions = mem_calloc(partitions, sizeof(*peers->partitions));
     for (uint32_t i = 0; i < partitions; i++)
         peers->partitions[i].taken.time = peers->partitions[i].newest = peers->partitions[i].cut_time =
@@ -35,16 +38,32 @@ void sequencer_peers_init(struct run *run)
         peers->chosen[i].cut.parts = arena_array(&run->arena, struct watermark_part, sources);
 }
 
+void sequencer_peers_begin(struct run *run)
+{
+    struct sequencer_peers *peers = run->sequencer->peers;
+    if (peers == NULL)
+        return;
+    peers->offers = !run->sequencer->is_replaying;
+    peers->is_by_log = run->sequencer->is_replaying && peers_is_leader(run);
+    peers->told_partitions = run->sequencer->partitions_count;
+}
+
+static void free_messages(struct message *first)
+{
+    for (struct message *message = first, *next; message != NULL; message = next) {
+        next = message->next;
+        buffer_free(&message->bytes);
+        free(message);
+    }
+}
+
 void sequencer_peers_free(struct run *run)
 {
     struct sequencer_peers *peers = run->sequencer->peers;
     if (peers == NULL)
         return;
-    for (struct message *message = peers->first, *next; message != NULL; message = next) {
-        next = message->next;
-        buffer_free(&message->bytes);
-        free(message);
-    }
+    free_messages(peers->first);
+    free_messages(peers->told);
     for (uint32_t i = 0; i < run->sequencer->partitions_room; i++)
         free(peers->partitions[i].ends);
     for (uint32_t i = 0; i < SLOTS; i++) {
@@ -52,7 +71,11 @@ void sequencer_peers_free(struct run *run)
         free(peers->chosen[i].over.items);
         free(peers->chosen[i].idle.items);
         free(peers->chosen[i].without.items);
+        free(peers->chosen[i].slices);
     }
+    for (enum list list = 0; list < LISTS; list++)
+        free(peers->lists[list].items);
+    free(peers->own_slices);
     free(peers->own.slices);
     free(peers->partitions);
     buffer_free(&peers->out);
@@ -79,7 +102,8 @@ bool sequencer_receive(struct run *run, uint32_t worker, struct str message)
     struct words words = {.left = message};
     uint64_t tag = words_take(&words);
     bool is_leader = worker == run->options.peers->leader;
-    bool is_of_leader = tag == PEER_NUMBER || tag == PEER_FORMED;
+    bool is_of_leader =
+        tag == PEER_NUMBER || tag == PEER_PARTITION || tag == PEER_COMPUTE || tag == PEER_FORMED;
     if (tag == PEER_STOP && peers_is_leader(run) && peers_is_whole(&words)) {
         sequencer_stop(run);
         return true;
@@ -156,15 +180,35 @@ static bool take_formed(struct run *run, struct words *message)
     return true;
 }
 
-static bool take(struct run *run, const struct message *message)
+/* A message that waits for its turn is put aside, and *is_kept is set. False: the job cannot have it. */
+static bool take(struct run *run, struct message *message, bool *is_kept)
 {
+    struct sequencer_peers *peers = run->sequencer->peers;
     struct words words = {.left = {message->bytes.data, message->bytes.length}};
     switch (words_take(&words)) {
     case PEER_OFFERS: return lead_take_offers(run, message->from, &words);
-    case PEER_NUMBER: return own_take_number(run, &words);
+    case PEER_DIFFERS: return lead_take_differs(run, message->from, &words);
     case PEER_CUT: return lead_take_cut(run, message->from, &words);
     case PEER_FORMED: return take_formed(run, &words);
-    default: return false;
+    default: break;
+    }
+    if (peers->told_count == TOLD_MAX)
+        return false;
+    message->next = NULL;
+    *peers->told_last = message;
+    peers->told_last = &message->next;
+    peers->told_count++;
+    *is_kept = true;
+    return true;
+}
+
+static enum told take_told(struct run *run, const struct message *message)
+{
+    struct words words = {.left = {message->bytes.data, message->bytes.length}};
+    switch (words_take(&words)) {
+    case PEER_NUMBER: return own_take_number(run, &words);
+    case PEER_PARTITION: return own_take_partition(run, &words);
+    default: return own_take_compute(run, &words);
     }
 }
 
@@ -179,9 +223,49 @@ static void refuse(struct run *run, const struct message *message)
     run_fail(run);
 }
 
-bool peers_form(struct run *run)
+/* Does what the leader has told, in its order, as far as this worker's rows go; false: nothing can be done now. */
+static bool follow(struct run *run)
 {
     struct sequencer_peers *peers = run->sequencer->peers;
+    bool has_worked = false;
+    while (peers->told != NULL && !run_has_failed(run)) {
+        struct message *message = peers->told;
+        enum told told = take_told(run, message);
+        if (told == TOLD_LATER)
+            break;
+        if (told == TOLD_BAD)
+            refuse(run, message);
+        has_worked = true;
+        peers->told = message->next;
+        if (peers->told == NULL)
+            peers->told_last = &peers->told;
+        peers->told_count--;
+        buffer_free(&message->bytes);
+        free(message);
+    }
+    return has_worked;
+}
+
+static void take_all(struct run *run, bool *has_worked)
+{
+    struct sequencer_peers *peers = run->sequencer->peers;
+    for (struct message *message = take_from_inbox(peers); message != NULL;
+         message = take_from_inbox(peers)) {
+        bool is_kept = false;
+        if (!take(run, message, &is_kept))
+            refuse(run, message);
+        *has_worked = true;
+        if (is_kept) {
+            (void)follow(run);
+            continue;
+        }
+        buffer_free(&message->bytes);
+        free(message);
+    }
+}
+
+bool peers_form(struct run *run)
+{
     uint64_t formed = sequencer_formed(run);
     bool has_worked = true;
     if (run->sequencer->has_ended)
@@ -189,14 +273,8 @@ bool peers_form(struct run *run)
     own_offer(run);
     while (has_worked && !run_has_failed(run)) {
         has_worked = false;
-        for (struct message *message = take_from_inbox(peers); message != NULL;
-             message = take_from_inbox(peers)) {
-            if (!take(run, message))
-                refuse(run, message);
-            buffer_free(&message->bytes);
-            free(message);
-            has_worked = true;
-        }
+        take_all(run, &has_worked);
+        has_worked |= follow(run);
         while (peers_is_leader(run) && lead_finish(run))
             has_worked = true;
         while (peers_is_leader(run) && lead_choose(run))

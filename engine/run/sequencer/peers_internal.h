@@ -39,15 +39,21 @@ enum { ENDS_MAX = PIECES_MAX * BATCH_ROWS /* ends that are offered at once: of a
 /* What comes behind the rows that were offered. */
 enum offer_state { OFFERS_ENDED = 1, OFFERS_DRY = 2, OFFERS_QUIET = 4 /* dry, and all records were read */ };
 
+/* Partitions that are over with a micro-batch; become idle with it; have no rows, and are not waited for. */
+enum list { LIST_OVER, LIST_IDLE, LIST_WITHOUT, LISTS };
+struct ids {
+    uint32_t *items, count, room;
+};
+void ids_add(struct ids *ids, uint32_t id);
+
 /* The leader's: a micro-batch that is chosen, and not yet formed. */
 struct chosen {
     struct number number;
     struct cut cut;     /* what owners have said */
     uint32_t cuts_left; /* owners that have not */
-    /* Partitions that are over with it; become idle with it; have no rows, and are not waited for. */
-    struct ids {
-        uint32_t *items, count, room;
-    } over, idle, without;
+    struct ids over, idle, without;
+    struct order_slice *slices; /* in a replay, of all owners */
+    uint32_t slices_count, slices_room;
 };
 
 struct message {
@@ -64,9 +70,19 @@ struct sequencer_peers {
     struct byte_buffer out;
     uint64_t own_next; /* the next micro-batch that the leader will tell */
     struct cut own;    /* what the last cut of this worker's rows showed */
+    /* PEER_NUMBER, PEER_PARTITION and PEER_COMPUTE that wait for rows of this worker, at most TOLD_MAX. */
+    struct message *told, **told_last;
+    uint32_t told_count;
+    struct ids lists[LISTS]; /* of the number that is taken */
+    struct order_slice *own_slices;
+    uint32_t own_slices_room;
+    bool offers;       /* this worker offers what its partitions have; not while a log is replayed */
+    bool has_differed; /* it has said that records differ from the log */
     /* The leader's. */
     uint64_t next; /* micro-batches below this number were chosen */
     bool has_chosen_end;
+    bool is_by_log;                      /* it chooses by a log, and has not said that this has ended */
+    uint32_t told_partitions;            /* partitions below this id are known to all owners */
     uint64_t cuts_next[RUN_WORKERS_MAX]; /* by owner: the next micro-batch that it will have cut */
     struct chosen chosen[SLOTS];
 };
@@ -79,9 +95,30 @@ static inline struct chosen *chosen_at(struct sequencer_peers *peers, uint64_t m
 /* Sends peers->out, also where the worker is this one. */
 void peers_send_to(struct run *run, uint32_t worker);
 
-/* peers_own.c: every worker, of its partitions. own_take_number: takes PEER_NUMBER; false: it is none. */
+/* What becomes of a message of the leader. */
+enum told { TOLD_TAKEN, TOLD_LATER /* it waits for rows */, TOLD_BAD /* the job cannot have it */ };
+enum { TOLD_MAX = 4 * SLOTS + PARTITIONS_MAX };
+
+/* peers_own.c: every worker, of its partitions. own_take_number: takes PEER_NUMBER. */
 void own_offer(struct run *run);
-bool own_take_number(struct run *run, struct words *message);
+enum told own_take_number(struct run *run, struct words *message);
+
+/* peers_replay.c: a replay. Every worker: takes PEER_PARTITION and PEER_COMPUTE; takes the slices of a number; whether they, and
+ * what ends with it, are the log's: where they are not, the leader is told so, once. */
+enum told own_take_partition(struct run *run, struct words *message);
+enum told own_take_compute(struct run *run, struct words *message);
+bool own_take_slices(struct run *run, struct number *number, struct words *message);
+enum told own_fit(struct run *run, const struct number *number);
+/* The leader: tells partitions that the log has named, and that the log has ended (false: it has not, or that was told); notes the
+ * slices of the number that was chosen; appends those of a worker to PEER_NUMBER; takes them from PEER_CUT, and PEER_DIFFERS. */
+void lead_tell_partitions(struct run *run);
+bool lead_tell_compute(struct run *run);
+void lead_note_slices(struct run *run, struct chosen *chosen);
+void lead_put_slices(const struct run *run, const struct chosen *chosen, uint32_t worker,
+                     struct byte_buffer *out);
+bool lead_is_logged(const struct run *run, const struct chosen *chosen, uint32_t from, uint64_t index,
+                    const struct cut_slice *slice);
+bool lead_take_differs(struct run *run, uint32_t from, struct words *message);
 
 /* peers_lead.c: the leader. lead_take_...: take PEER_OFFERS and PEER_CUT of a worker; false: it is none. lead_choose: chooses the
  * next micro-batch, and tells all owners; lead_finish: finishes the next one, if all owners have cut it, and tells all others;

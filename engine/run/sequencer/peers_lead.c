@@ -87,7 +87,7 @@ void offer_known(struct run *run, struct partition *p)
                               .is_before_until = end->before_until != TIME_MIN && is_left};
 }
 
-static void add_id(struct ids *ids, uint32_t id)
+void ids_add(struct ids *ids, uint32_t id)
 {
     if (ids->count == ids->room) {
         ids->room = MAX(8, 2 * ids->room);
@@ -109,8 +109,15 @@ bool peers_note_idle(struct run *run, const struct partition *p)
     if (peers->partitions[p->id].is_idle)
         return false;
     peers->partitions[p->id].is_idle = true;
-    add_id(&chosen_at(peers, peers->next)->idle, p->id);
+    ids_add(&chosen_at(peers, peers->next)->idle, p->id);
     return true;
+}
+
+void peers_note_over(struct run *run, const struct partition *p)
+{
+    struct sequencer_peers *peers = run->sequencer->peers;
+    peers->partitions[p->id].is_over = true;
+    ids_add(&chosen_at(peers, peers->next)->over, p->id);
 }
 
 /* Which partitions are over with the micro-batch that was chosen (they have ended, and no rows are left), and which ones it
@@ -122,11 +129,11 @@ static void note_offers(struct run *run, struct chosen *chosen)
         struct peer_partition *known = &s->peers->partitions[i];
         enum offer_tag tag = s->partitions[i].offer.tag;
         if (tag == OFFER_NONE)
-            add_id(&chosen->without, i);
+            ids_add(&chosen->without, i);
         if (tag != OFFER_OVER || known->is_over)
             continue;
         known->is_over = true;
-        add_id(&chosen->over, i);
+        ids_add(&chosen->over, i);
     }
 }
 
@@ -170,33 +177,51 @@ static bool must_wait(const struct run *run)
     return is_open && chosen_at(peers, peers->next - 1)->number.has_work;
 }
 
+/* Tells each owner what the micro-batch holds, in a replay with the slices of that owner. */
+static void tell_number(struct run *run, const struct chosen *chosen)
+{
+    const struct number *number = &chosen->number;
+    struct byte_buffer *out = &run->sequencer->peers->out;
+    peers_begin(out, PEER_NUMBER);
+    words_put(out, number->micro_batch);
+    words_put(out, number->rows);
+    words_put(out, (uint64_t)number->bound);
+    words_put(out, (uint64_t)number->highest);
+    words_put(out, number->last);
+    words_put(out, number->cut);
+    put_ids(out, &chosen->over);
+    put_ids(out, &chosen->idle);
+    put_ids(out, &chosen->without);
+    size_t length = out->length;
+    for (uint32_t worker = 0; worker < peers_count(run); worker++) {
+        out->length = length;
+        if (number->rows == NUMBER_LOGGED)
+            lead_put_slices(run, chosen, worker, out);
+        peers_send_to(run, worker);
+    }
+}
+
 /* Chooses the next micro-batch, and tells all owners; false: not possible now. */
 bool lead_choose(struct run *run)
 {
     struct sequencer_peers *peers = run->sequencer->peers;
     struct chosen *chosen = chosen_at(peers, peers->next);
-    const struct number *number = &chosen->number;
-    chosen->over.count = chosen->without.count = 0;
-    if (peers->has_chosen_end || peers->next - sequencer_formed(run) >= SLOTS || must_wait(run) ||
-        !form_choose(run, peers->next, &chosen->number))
+    struct number *number = &chosen->number;
+    if (peers->has_chosen_end || peers->next - sequencer_formed(run) >= SLOTS || must_wait(run))
         return false;
-    note_offers(run, chosen);
+    chosen->over.count = chosen->without.count = 0;
+    if (!form_choose(run, peers->next, number))
+        return lead_tell_compute(run);
+    lead_tell_partitions(run);
+    if (number->rows == NUMBER_LOGGED)
+        lead_note_slices(run, chosen);
+    else
+        note_offers(run, chosen);
     await_cuts(run, chosen);
     take_end(run, number);
     peers->has_chosen_end = number->is_end;
     peers->next++;
-    peers_begin(&peers->out, PEER_NUMBER);
-    words_put(&peers->out, number->micro_batch);
-    words_put(&peers->out, number->rows);
-    words_put(&peers->out, (uint64_t)number->bound);
-    words_put(&peers->out, (uint64_t)number->highest);
-    words_put(&peers->out, number->last);
-    words_put(&peers->out, number->cut);
-    put_ids(&peers->out, &chosen->over);
-    put_ids(&peers->out, &chosen->idle);
-    put_ids(&peers->out, &chosen->without);
-    for (uint32_t worker = 0; worker < peers_count(run); worker++)
-        peers_send_to(run, worker);
+    tell_number(run, chosen);
     return true;
 }
 
@@ -236,8 +261,10 @@ static bool take_slices(struct run *run, uint32_t from, struct chosen *chosen, s
         if (message->is_short || id < next || id >= s->partitions_count || s->partitions[id].owner != from)
             return false;
         struct peer_partition *known = &s->peers->partitions[id];
-        if (chosen->number.rows != NUMBER_UP_TO || slice.records == 0 || slice.records > BATCH_ROWS ||
-            slice.time < known->cut_time || slice.time > chosen->number.bound ||
+        bool is_chosen = chosen->number.rows == NUMBER_LOGGED
+                             ? lead_is_logged(run, chosen, from, i, &slice)
+                             : chosen->number.rows == NUMBER_UP_TO && slice.records - 1 < BATCH_ROWS;
+        if (!is_chosen || slice.time < known->cut_time || slice.time > chosen->number.bound ||
             slice.offset < known->cut_offset)
             return false;
         next = id + 1;

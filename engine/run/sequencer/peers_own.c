@@ -24,6 +24,7 @@ static void put_offers(struct run *run, struct partition *p, struct byte_buffer 
     if (!known->has_begun) {
         known->has_begun = true;
         known->piece = p->head;
+        known->row = p->head_row;
         known->since_cut = p->since_cut;
         known->skip_rows = p->skip_rows;
     }
@@ -34,7 +35,7 @@ static void put_offers(struct run *run, struct partition *p, struct byte_buffer 
             break;
         uint32_t skipped = MIN(known->skip_rows, piece->batch->rows);
         known->skip_rows -= skipped;
-        for (known->row = skipped; known->row < piece->batch->rows; count++) {
+        for (known->row = MAX(known->row, skipped); known->row < piece->batch->rows; count++) {
             bool is_cut;
             uint32_t end = offer_end(s, p, piece, known->row, known->since_cut, &is_cut);
             known->since_cut = is_cut ? 0 : known->since_cut + end - known->row;
@@ -61,6 +62,8 @@ void own_offer(struct run *run)
 {
     struct sequencer *s = run->sequencer;
     struct byte_buffer *out = &s->peers->out;
+    if (!s->peers->offers)
+        return;
     peers_begin(out, PEER_OFFERS);
     size_t begin = out->length;
     for (uint32_t i = 0; i < s->partitions_count; i++)
@@ -94,21 +97,31 @@ static void put_cut(struct run *run, const struct number *number, const struct c
     }
 }
 
-enum list { LIST_OVER, LIST_IDLE, LIST_WITHOUT };
-
-/* Takes in a list of partitions of a micro-batch, in the order in which the leader puts them. */
-static bool take_ids(struct sequencer *s, struct words *message, enum list list)
+/* Takes a list of partitions of a micro-batch. */
+static bool take_ids(struct sequencer *s, struct words *message, struct ids *ids)
 {
     uint64_t count = words_take(message);
+    ids->count = 0;
     for (uint64_t i = 0; i < count; i++) {
         uint64_t id = words_take(message);
         if (message->is_short || id >= s->partitions_count)
             return false;
-        s->partitions[id].is_over |= list == LIST_OVER;
-        s->partitions[id].is_idle |= list == LIST_IDLE;
-        s->partitions[id].is_held_back |= list == LIST_WITHOUT;
+        ids_add(ids, (uint32_t)id);
     }
     return !message->is_short;
+}
+
+static void apply_lists(struct sequencer *s)
+{
+    const struct ids *lists = s->peers->lists;
+    for (uint32_t i = 0; i < lists[LIST_OVER].count; i++)
+        s->partitions[lists[LIST_OVER].items[i]].is_over = true;
+    for (uint32_t i = 0; i < lists[LIST_IDLE].count; i++)
+        s->partitions[lists[LIST_IDLE].items[i]].is_idle = true;
+    for (uint32_t i = 0; i < s->partitions_count; i++)
+        s->partitions[i].is_held_back = false;
+    for (uint32_t i = 0; i < lists[LIST_WITHOUT].count; i++)
+        s->partitions[lists[LIST_WITHOUT].items[i]].is_held_back = true;
 }
 
 /* Makes the offers of this worker's partitions. Whether they are what the leader goes by: a partition that it does not go without
@@ -116,7 +129,7 @@ static bool take_ids(struct sequencer *s, struct words *message, enum list list)
 static bool offers_fit(struct run *run, const struct number *number)
 {
     struct sequencer *s = run->sequencer;
-    bool fit = true;
+    bool fit = number->rows != NUMBER_UP_TO || s->peers->offers;
     for (uint32_t i = 0; i < s->partitions_count; i++) {
         struct partition *p = &s->partitions[i];
         if (p->owner != peers_self(run))
@@ -132,42 +145,48 @@ static bool offers_fit(struct run *run, const struct number *number)
     return fit;
 }
 
-/* Takes in what a micro-batch holds. */
+/* Takes what a micro-batch holds; nothing of the partitions changes. */
 static bool take_number(struct run *run, struct words *message, struct number *number)
 {
     struct sequencer *s = run->sequencer;
     *number = (struct number){.micro_batch = words_take(message), .tick = TIME_MIN};
     number->slot = sequencer_slot(run, number->micro_batch);
     uint64_t rows = words_take(message);
-    number->rows = rows == NUMBER_UP_TO ? NUMBER_UP_TO : NUMBER_EMPTY;
+    number->rows = rows == NUMBER_UP_TO ? NUMBER_UP_TO : rows == NUMBER_LOGGED ? NUMBER_LOGGED : NUMBER_EMPTY;
     number->bound = (int64_t)words_take(message);
     number->highest = (int64_t)words_take(message);
     uint64_t last = words_take(message), cut = words_take(message);
     number->last = (uint32_t)last;
     number->cut = (uint32_t)cut;
-    if (message->is_short || rows > NUMBER_UP_TO || number->micro_batch != s->peers->own_next ||
+    if (message->is_short || rows > NUMBER_LOGGED || number->micro_batch != s->peers->own_next ||
         !form_slot_is_free(run, number->micro_batch) ||
         (rows == NUMBER_UP_TO && last >= s->partitions_count) || number->highest < number->bound ||
         (cut != NO_PARTITION && cut >= s->partitions_count))
         return false;
-    for (enum list list = LIST_OVER; list <= LIST_WITHOUT; list++)
-        if (!take_ids(s, message, list))
+    for (enum list list = 0; list < LISTS; list++)
+        if (!take_ids(s, message, &s->peers->lists[list]))
             return false;
-    return peers_is_whole(message) && offers_fit(run, number);
+    return (rows != NUMBER_LOGGED || own_take_slices(run, number, message)) && peers_is_whole(message);
 }
 
 /* An owner: cuts what the leader has chosen. */
-bool own_take_number(struct run *run, struct words *message)
+enum told own_take_number(struct run *run, struct words *message)
 {
     struct sequencer *s = run->sequencer;
     struct number number;
     if (!take_number(run, message, &number))
-        return false;
+        return TOLD_BAD;
+    enum told told = number.rows == NUMBER_LOGGED ? own_fit(run, &number) : TOLD_TAKEN;
+    if (told != TOLD_TAKEN)
+        return told;
+    apply_lists(s);
+    if (number.rows != NUMBER_LOGGED && !offers_fit(run, &number))
+        return TOLD_BAD;
     s->peers->own_next++;
     form_cut(run, &number, &s->peers->own);
     for (uint32_t i = 0; i < s->partitions_count; i++)
         s->partitions[i].is_held_back = false;
     put_cut(run, &number, &s->peers->own, &s->peers->out);
     peers_send_to(run, run->options.peers->leader);
-    return true;
+    return TOLD_TAKEN;
 }

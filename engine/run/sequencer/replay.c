@@ -7,6 +7,7 @@
 
 #include "core/mem.h"
 
+#include "run/base/peers.h"
 #include "run/order/order.h"
 
 #include <stdio.h>
@@ -283,13 +284,25 @@ static bool next_number(struct run *run)
     return replay->has_number;
 }
 
+/* Whether a micro-batch begins below --until, only the owners of its partitions see. */
+static bool refuse_until(struct run *run)
+{
+    struct diag *d = diag_error(run->diags, DIAG_OPTIONS_CLASH, (struct span){0},
+                                "several workers cannot replay an order log up to an order time (--until)");
+    diag_hint(run->diags, d, "replay it on one worker, or without --until");
+    return false;
+}
+
 bool replay_begin(struct run *run)
 {
     struct sequencer *s = run->sequencer;
     uint32_t partitions = MAX(s->partitions_room, 1);
     s->is_replaying = replay_log_is_there(run) && !s->has_input_ended;
-    if (!s->is_replaying)
+    sequencer_peers_begin(run);
+    if (!s->is_replaying || !peers_is_leader(run)) /* the leader says what the log has */
         return true;
+    if (s->peers != NULL && s->until_us != TIME_MAX)
+        return refuse_until(run);
     s->replay = (struct replay){
         .map = arena_array(&run->arena, uint32_t, ORDER_PARTITIONS_MAX),
         .slices = arena_array(&run->arena, struct order_slice, partitions),
@@ -303,164 +316,31 @@ bool replay_begin(struct run *run)
     return run->diags->errors == 0;
 }
 
-/* --- Whether the records that are read fit the log --- */
+/* --- What the next micro-batch holds --- */
 
-enum rows_state { ROWS_THERE, ROWS_LATER, ROWS_NEVER, ROWS_TOO_MANY_BATCHES };
-
-/* The decoded rows of a slice. If the slice and the partition have offsets: all rows up to the offset of the
- * slice's last record, even if the log says another number of rows; else the number of rows that the log
- * says. */
-struct rows {
-    uint64_t found;
-    int64_t time, offset; /* order time and offset of the last row */
-    bool are_by_offset, are_all;
-};
-
-static void take_rows(const struct partition *p, const struct piece *piece, uint32_t first,
-                      const struct order_slice *slice, struct rows *rows)
+/* Whether the records of the micro-batch are there, and are those of the log; also false after an error. */
+static bool fits(struct run *run, bool is_last)
 {
-    uint32_t all = piece->batch->rows - first, count = (uint32_t)MIN(slice->records - rows->found, all);
-    const int64_t *offsets = p->has_offsets ? piece->raw.offsets + first : NULL;
-    if (rows->are_by_offset)
-        for (count = 0; count < all && offsets[count] <= slice->offset;)
-            count++;
-    rows->found += count;
-    if (count > 0) {
-        rows->time = MAX(rows->time, piece->batch->order_time[first + count - 1]);
-        rows->offset = p->has_offsets ? offsets[count - 1] : 0;
-    }
-    rows->are_all = rows->are_by_offset ? count < all || (rows->found > 0 && rows->offset == slice->offset) ||
-                                              rows->found > slice->records
-                                        : rows->found == slice->records;
-}
-
-/* Whether the ring is full, every piece is decoded, and no lane reads the partition. */
-static bool needs_room(const struct partition *p)
-{
-    for (uint64_t i = p->head; i < p->tail; i++)
-        if (!atomic_load_explicit(&PIECE_AT(p, i)->is_ready, memory_order_acquire))
-            return false;
-    return p->tail - p->head >= p->ring && !p->is_reading;
-}
-
-static enum rows_state rows_ready(struct run *run, struct partition *p, const struct order_slice *slice,
-                                  struct rows *rows)
-{
-    *rows = (struct rows){.are_by_offset = slice->has_offset && p->has_offsets};
-    while (p->head < p->tail) {
-        if (!partition_prepare(run, p))
-            return ROWS_LATER;
-        if (p->head_row < PIECE_AT(p, p->head)->batch->rows)
-            break;
-        partition_drop_head(p);
-    }
-    rows->time = p->order_max;
-    for (uint64_t i = p->head; i < p->tail && !rows->are_all; i++) {
-        struct piece *piece = PIECE_AT(p, i);
-        if (!atomic_load_explicit(&piece->is_ready, memory_order_acquire))
-            return ROWS_LATER;
-        if (i == p->fixed && !watermark_fix(run, p, i))
-            return needs_room(p) && !partition_widen(p) ? ROWS_TOO_MANY_BATCHES : ROWS_LATER;
-        take_rows(p, piece, i == p->head ? p->head_row : 0, slice, rows);
-    }
-    if (rows->are_all || (rows->are_by_offset && p->reach > slice->offset))
-        return ROWS_THERE;
-    /* Live: rows that came in one batch when the log was written may come in many batches now. */
-    if (p->tail - p->head >= p->ring)
-        return p->is_reading || partition_widen(p) ? ROWS_LATER : ROWS_TOO_MANY_BATCHES;
-    return p->is_ended && !p->is_reading ? ROWS_NEVER : ROWS_LATER;
-}
-
-static void slice_differs(struct run *run, const struct partition *p, const struct order_slice *slice,
-                          const char *found)
-{
-    char offset[64] = "";
-    if (slice->has_offset)
-        snprintf(offset, sizeof(offset), ", offset %lld", (long long)slice->offset);
-    replay_log_refuse(
-        run, DIAG_FILE_CHANGED,
-        "micro-batch %llu takes %llu records of `%.*s` of source `%.*s`, from record %llu on, up to order "
-        "time %lld%s; found: %s",
-        (unsigned long long)order_replay_log(run)->next, (unsigned long long)slice->records,
-        STR_ARGS(sequencer_partition_name(run, p)), STR_ARGS(run_source_node(run, p->source)->name),
-        (unsigned long long)p->records, (long long)slice->time, offset, found);
-}
-
-/* Refuses a slice whose records are no longer all in the topic, or in the recording. */
-static void slice_has_lost(struct run *run, const struct partition *p, const struct order_slice *slice,
-                           const struct rows *rows)
-{
-    char what[MESSAGE_BYTES], hint[MESSAGE_BYTES];
-    snprintf(
-        what, sizeof(what),
-        "micro-batch %llu took %llu records of `%.*s` of source `%.*s`, offsets %lld to %lld, and %llu are "
-        "there now: the others have been compacted away or deleted since, or the topic or recording is "
-        "another one; the micro-batch cannot be executed again",
-        (unsigned long long)order_replay_log(run)->next, (unsigned long long)slice->records,
-        STR_ARGS(sequencer_partition_name(run, p)), STR_ARGS(run_source_node(run, p->source)->name),
-        (long long)p->offset, (long long)slice->offset, (unsigned long long)rows->found);
-    if (run->trace != NULL)
-        snprintf(
-            hint, sizeof(hint),
-            "the job cannot be executed again from here: trace a record that has a newer checkpoint before "
-            "it, or use a recording that contains the missing records");
-    else if (!replay_log_is_redo(run))
-        snprintf(hint, sizeof(hint),
-                 "give the run the recording that the order log was written for, made before the topic was "
-                 "compacted; or compute the order of the records that are left with --order=none");
-    else
-        snprintf(
-            hint, sizeof(hint),
-            "name a recording that contains the missing records in the source's `backfill` and start again; "
-            "or start a new run from the newest complete checkpoint, which writes all rows after it again: "
-            "--from %s@%u-%llu with another checkpoint directory",
-            run->path, run->resumed_generation, (unsigned long long)run->resumed_epoch);
-    replay_log_refuse_so(run, DIAG_RECORDS_GONE, what, hint);
-}
-
-static bool slice_is_ready(struct run *run, const struct order_slice *slice)
-{
-    struct partition *p = &run->sequencer->partitions[slice->partition];
-    struct rows rows;
-    char text[128];
-    switch (rows_ready(run, p, slice, &rows)) {
-    case ROWS_LATER: return false;
-    case ROWS_NEVER:
-        snprintf(text, sizeof(text), "%llu: the input is shorter", (unsigned long long)rows.found);
-        break;
-    case ROWS_TOO_MANY_BATCHES: snprintf(text, sizeof(text), "more batches than are read ahead"); break;
-    case ROWS_THERE:
-        if (rows.found == slice->records && rows.time == slice->time &&
-            (!rows.are_by_offset || rows.offset == slice->offset))
-            return true;
-        if (rows.found < slice->records) {
-            slice_has_lost(run, p, slice, &rows);
-            return false;
+    const struct replay *replay = &run->sequencer->replay;
+    struct sequencer *s = run->sequencer;
+    struct replay_finding finding;
+    uint64_t number = order_replay_log(run)->next;
+    for (uint32_t i = 0; i < s->partitions_count; i++)
+        if (replay->is_ended[i] || (is_last && !s->partitions[i].is_over)) {
+            enum replay_fit fit = replay_fit_end(run, &s->partitions[i], &finding);
+            if (fit == REPLAY_DIFFERS)
+                replay_say(run, number, NULL, &finding);
+            if (fit != REPLAY_FITS)
+                return false;
         }
-        if (rows.are_by_offset)
-            snprintf(text, sizeof(text), "%llu records up to %lld, offset %lld",
-                     (unsigned long long)rows.found, (long long)rows.time, (long long)rows.offset);
-        else
-            snprintf(text, sizeof(text), "records up to %lld", (long long)rows.time);
+    for (uint32_t i = 0; i < replay->slices_count; i++) {
+        enum replay_fit fit = replay_fit_slice(run, &replay->slices[i], &finding);
+        if (fit == REPLAY_DIFFERS)
+            replay_say(run, number, &replay->slices[i], &finding);
+        if (fit != REPLAY_FITS)
+            return false;
     }
-    slice_differs(run, p, slice, text);
-    return false;
-}
-
-/* Whether the partition has ended as the log says. After a fallback this is not checked: records that came to
- * a growing file after the checkpoint are sequenced after the log's records. */
-static bool end_is_ready(struct run *run, struct partition *p)
-{
-    struct rows rows;
-    if (replay_log_is_redo(run))
-        return true;
-    enum rows_state state = rows_ready(run, p, &(struct order_slice){.records = 1}, &rows);
-    if (state == ROWS_THERE)
-        replay_log_refuse(run, DIAG_FILE_CHANGED,
-                          "`%.*s` of source `%.*s` ends in the log after %llu records, and has more records",
-                          STR_ARGS(sequencer_partition_name(run, p)),
-                          STR_ARGS(run_source_node(run, p->source)->name), (unsigned long long)p->records);
-    return state == ROWS_NEVER;
+    return true;
 }
 
 enum replay_state replay_ready(struct run *run)
@@ -474,13 +354,8 @@ enum replay_state replay_ready(struct run *run)
         return log->has_run_out ? REPLAY_OUT : REPLAY_WAIT;
     /* Which micro-batches come behind the end of all sources, operators say (ended.c), not the log. */
     bool is_last = replay->tag == ORDER_LAST || replay->tag == ORDER_ENDED_ALL;
-    for (uint32_t i = 0; i < s->partitions_count; i++)
-        if ((replay->is_ended[i] || (is_last && !s->partitions[i].is_over)) &&
-            !end_is_ready(run, &s->partitions[i]))
-            return REPLAY_WAIT;
-    for (uint32_t i = 0; i < replay->slices_count; i++)
-        if (!slice_is_ready(run, &replay->slices[i]))
-            return REPLAY_WAIT;
+    if (likely(s->peers == NULL) && !fits(run, is_last))
+        return REPLAY_WAIT;
     return is_last ? REPLAY_LAST : REPLAY_NUMBER;
 }
 
@@ -495,13 +370,24 @@ bool replay_is_beyond(const struct run *run)
     return replay->slices_count > 0;
 }
 
-static struct slice *add_slice(struct slot *slot)
+static void end_partition(struct run *run, struct partition *p)
 {
-    if (slot->slices_count == slot->slices_room) { /* a slice of several batches takes several places */
-        slot->slices_room = MAX(slot->slices_room * 2, 8);
-        slot->slices = mem_realloc(slot->slices, slot->slices_room * sizeof(*slot->slices));
+    if (unlikely(run->sequencer->peers != NULL)) {
+        peers_note_over(run, p);
+        return;
     }
-    return &slot->slices[slot->slices_count++];
+    p->is_over = true;
+    log_ended(run, p);
+}
+
+static void idle_partition(struct run *run, struct partition *p)
+{
+    if (unlikely(run->sequencer->peers != NULL)) {
+        (void)peers_note_idle(run, p);
+        return;
+    }
+    p->is_idle = true;
+    log_idle(run, p);
 }
 
 void replay_choose(struct run *run, struct number *number)
@@ -509,41 +395,20 @@ void replay_choose(struct run *run, struct number *number)
     struct replay *replay = &run->sequencer->replay;
     struct sequencer *s = run->sequencer;
     for (uint32_t i = 0; i < s->partitions_count; i++)
-        if (replay->is_ended[i]) {
-            s->partitions[i].is_over = true;
-            log_ended(run, &s->partitions[i]);
-        }
+        if (replay->is_ended[i])
+            end_partition(run, &s->partitions[i]);
     for (uint32_t i = 0; i < s->partitions_count; i++)
-        if (replay->is_idle[i]) {
-            s->partitions[i].is_idle = true;
-            log_idle(run, &s->partitions[i]);
-        }
+        if (replay->is_idle[i])
+            idle_partition(run, &s->partitions[i]);
     number->rows = NUMBER_LOGGED;
     number->cut = replay->tag == ORDER_CUT ? replay->cut : NO_PARTITION;
     for (uint32_t i = 0; i < replay->slices_count; i++)
         number->bound = MAX(number->bound, replay->slices[i].time);
     number->tick = replay->tick;
     number->load = replay->load;
+    number->slices = replay->slices;
+    number->slices_count = replay->slices_count;
+    number->ends_all = replay->tag == ORDER_LAST || replay->tag == ORDER_ENDED_ALL;
     replay->has_number = false;
-    order_replay_log(run)->next++;
-}
-
-void replay_cut(struct run *run, struct slot *slot)
-{
-    struct sequencer *s = run->sequencer;
-    for (uint32_t i = 0; i < s->replay.slices_count; i++) {
-        struct partition *p = &s->partitions[s->replay.slices[i].partition];
-        for (uint64_t left = s->replay.slices[i].records; left > 0;) {
-            bool is_ready = partition_prepare(run, p);
-            leat_assert(is_ready);
-            uint32_t rows = PIECE_AT(p, p->head)->batch->rows;
-            uint32_t count = (uint32_t)MIN(left, rows - p->head_row);
-            if (count > 0)
-                partition_cut(run, p, p->head_row + count, add_slice(slot));
-            left -= count;
-            if (left > 0)
-                partition_drop_head(p);
-        }
-        p->since_cut = MIN(p->since_cut, s->cut_records - 1); /* a log may have other cuts */
-    }
+    number->logged = order_replay_log(run)->next++;
 }

@@ -2,6 +2,7 @@
 
 #include "core/mem.h"
 #include "run/lanes/internal.h"
+#include "run/order/order.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +52,11 @@ static void begin(struct talker *talker, const struct talk_job *job, uint32_t se
     struct plan_options plan_options = {.registry = job->registry};
     bool is_good = lang_expand(file, &talker->arena, &talker->diags, NULL);
     struct plan *plan = is_good ? plan_make(file, &plan_options, &talker->arena, &talker->diags) : NULL;
-    struct run_options options = {.lanes = job->lanes, .until_us = TIME_MAX, .peers = &talker->peers};
+    struct run_options options = {.lanes = job->lanes,
+                                  .until_us = job->until_us == 0 ? TIME_MAX : job->until_us,
+                                  .order = job->replays,
+                                  .record_order = all != NULL && self == job->leader ? job->order : NULL,
+                                  .peers = &talker->peers};
     talker->run = plan != NULL ? run_new(plan, &options, &talker->diags) : NULL;
     if (talker->run == NULL)
         diag_print(stderr, &talker->diags, &(struct diag_source){"job", str_from(job->text)}, false);
@@ -127,7 +132,7 @@ void talk_record(const struct talk_job *job, struct script *script)
         }
     }
     for (uint32_t i = 0; i < job->workers; i++)
-        leat_assert(!run_has_failed(all[i].run) && has_ended(all[i].run));
+        leat_assert(!run_has_failed(all[i].run) && has_ended(all[i].run) && order_finish(all[i].run));
     *script = all[job->self].queue;
     all[job->self].queue = (struct script){0};
     for (uint32_t i = 0; i < job->workers; i++)

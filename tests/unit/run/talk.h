@@ -22,6 +22,10 @@ struct talk_job {
     const struct registry *registry;
     const char *text;
     uint32_t workers, lanes, self, leader;
+    const char *replays; /* path of the order log to replay; NULL: none */
+    const char
+        *order; /* path of the order log that the leader writes while the talk is recorded; NULL: none */
+    int64_t until_us; /* 0: to its end */
 };
 
 /* Runs the job to its end, which must be good, and notes what `self` was told. */

@@ -184,7 +184,31 @@ static void test_done_again_by_the_log(void **state)
     unlink(path);
 }
 
-/* Several workers read the partitions, and one of them decides by its clock: what they did together, a replay alone does. */
+/* Replays the log on so many workers, 0: alone. */
+static void replay_by(const char *job, const char *path, uint32_t count, uint32_t lanes)
+{
+    struct live *lives[RUN_WORKERS_MAX];
+    struct run *runs[RUN_WORKERS_MAX];
+    struct workers *workers = count > 0 ? workers_new(count, lanes + count) : NULL;
+    for (uint32_t i = 0; i < MAX(count, 1); i++) {
+        struct run_options options = on(lanes);
+        options.peers = count > 0 ? workers_peers(workers, i) : NULL;
+        options.order = path;
+        lives[i] = begin(job, &options);
+        runs[i] = lives[i]->run;
+    }
+    if (count > 0) {
+        workers_begin(workers, runs);
+        workers_end(workers);
+    }
+    for (uint32_t i = 0; i < MAX(count, 1); i++)
+        end(lives[i]);
+    if (count > 0)
+        workers_free(workers);
+}
+
+/* Several workers read the partitions, and one of them decides by its clock: what they did together, a replay does, alone and on
+ * several workers. */
 static void test_workers_are_done_again(void **state)
 {
     static const char job[] =
@@ -223,12 +247,12 @@ static void test_workers_are_done_again(void **state)
         uint64_t hash = fake_sink.hash;
         uint32_t count = fake_sink.count;
         assert_true(count > 20);
-        reset_fake_sink();
-        struct run_options options = on(2);
-        options.order = path;
-        end(begin(job, &options));
-        assert_int_equal(fake_sink.count, count);
-        assert_true(fake_sink.hash == hash);
+        for (uint32_t by = 0; by <= 4; by++) {
+            reset_fake_sink();
+            replay_by(job, path, by, 1 + by % 2);
+            assert_int_equal(fake_sink.count, count);
+            assert_true(fake_sink.hash == hash);
+        }
         unlink(path);
     }
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -24,11 +25,29 @@ static const char text[] = "source a = sequence { count: 40, keys: 9, rate: 900,
                            "stream l = w | later 2\n"
                            "sink l = null from l\n";
 
+static const char log_path[] = "messages.order";
+
 static struct talk_job jobs[] = {
-    {NULL, text, 2, 1, 0, 0}, /* the leader */
-    {NULL, text, 2, 1, 0, 1}, /* another worker, with the single stages of even numbers */
-    {NULL, text, 2, 2, 1, 0}, /* and with those of odd ones, and two instances of each keyed stage */
-    {NULL, text, 3, 1, 1, 1}, {NULL, text, 3, 1, 1, 2},
+    {.text = text, .workers = 2, .lanes = 1, .self = 0, .leader = 0}, /* the leader */
+    {.text = text,
+     .workers = 2,
+     .lanes = 1,
+     .self = 0,
+     .leader = 1}, /* another worker, with the single stages of even numbers */
+    {.text = text,
+     .workers = 2,
+     .lanes = 2,
+     .self = 1,
+     .leader = 0}, /* and with those of odd ones, and two instances of each keyed stage */
+    {.text = text, .workers = 3, .lanes = 1, .self = 1, .leader = 1},
+    {.text = text, .workers = 3, .lanes = 1, .self = 1, .leader = 2},
+    {.text = text,
+     .workers = 2,
+     .lanes = 1,
+     .self = 0,
+     .leader = 0,
+     .replays = log_path}, /* a replay, and what follows behind the log */
+    {.text = text, .workers = 2, .lanes = 1, .self = 0, .leader = 1, .replays = log_path},
 };
 
 static uint64_t word(const struct told *told, size_t index)
@@ -67,7 +86,7 @@ static void for_each(const char *what, change each)
     for (size_t j = 0; j < ARRAY_COUNT(jobs); j++) {
         struct changed c = {.job = &jobs[j], .what = what};
         talk_record(&jobs[j], &c.script);
-        assert_true(c.script.count > 10);
+        assert_true(c.script.count > 8);
         for (c.at = 0; c.at < c.script.count; c.at++)
             each(&c);
         script_free(&c.script);
@@ -109,7 +128,7 @@ static void test_as_it_was_said(void **state)
         script_free(&script);
     }
     for (int tag = 0; tag < PEER_TAGS; tag++)
-        assert_true(has_tag[tag] || tag == PEER_STOP);
+        assert_true(has_tag[tag] || tag == PEER_STOP || tag == PEER_DIFFERS);
 }
 
 /* --- Length --- */
@@ -118,8 +137,7 @@ static void shorten(struct changed *c)
 {
     struct byte_buffer *bytes = &told_of(c)->bytes;
     size_t whole = bytes->length;
-    bool is_rows = word(told_of(c), 0) == PEER_ROWS;
-    for (bytes->length = 0; bytes->length < whole; bytes->length += is_rows ? 1 : WORD / 2) {
+    for (bytes->length = 0; bytes->length < whole; bytes->length += WORD / 2) {
         c->index = bytes->length / WORD;
         must_be_refused(c);
     }
@@ -139,14 +157,32 @@ static void test_length(void **state)
 /* Whether another worker could say any value there, as far as this one knows: times, and what ends with no micro-batch. */
 static bool is_free(const struct told *told, size_t index)
 {
-    enum { AT_ENDS = 3, AT_SLICES = 3, AT_BOUND = 3, AT_HIGHEST, AT_LAST, AT_DONE = 5 };
+    enum {
+        AT_ENDS = 3,
+        AT_SLICES = 3,
+        AT_BOUND = 3,
+        AT_HIGHEST,
+        AT_LAST,
+        AT_DONE = 5,
+        AT_LISTS = 7,
+        AT_OFFSET = 7
+    };
     uint64_t count = word(told, 2);
+    size_t begin = AT_LISTS;
     switch (word(told, 0)) {
     case PEER_OFFERS:
         return index >= AT_ENDS &&
                (index < AT_ENDS + 3 * count ? (index - AT_ENDS) % 3 != 1 : index == AT_ENDS + 3 * count + 1);
     case PEER_NUMBER:
-        return index == AT_BOUND || index == AT_HIGHEST || (index == AT_LAST && word(told, 2) == 0);
+        if (index <= AT_LAST)
+            return index == AT_BOUND || index == AT_HIGHEST || (index == AT_LAST && count != 1);
+        for (size_t list = 0; list < 3; list++)
+            begin += 1 + word(told, begin);
+        begin +=
+            2; /* of a replay: each slice has five words, and the leader is told where its records differ */
+        return index >= begin && (index - begin) % 5 >= 1 && (index - begin) % 5 <= 3;
+    case PEER_PARTITION:
+        return index == AT_OFFSET || index > AT_OFFSET + 1; /* its name: by its place it is known */
     case PEER_CUT:
         if (index < AT_SLICES + 4 * count)
             return index >= AT_SLICES && (index - AT_SLICES) % 4 >= 2;
@@ -276,7 +312,7 @@ static void damage(struct changed *c)
     enum { HEAD = 6 * WORD };
     if (word(told, 0) != PEER_ROWS)
         return;
-    for (size_t i = HEAD; i < told->bytes.length; i++) {
+    for (size_t i = HEAD; i < told->bytes.length; i += 2) {
         told->bytes.data[i] ^= (char)0xa5;
         (void)talk_give(c->job, &c->script); /* a value is another one, or there is no batch */
         told->bytes.data[i] ^= (char)0xa5;
@@ -338,17 +374,49 @@ static void test_stop(void **state)
     }
 }
 
+/* Another worker says that its records are not the log's, in place of what it has cut. */
+static void differ(struct changed *c)
+{
+    struct told *told = told_of(c);
+    if (word(told, 0) != PEER_CUT || word(told, 2) != 1 || c->job->replays == NULL)
+        return;
+    struct byte_buffer was = told->bytes;
+    const uint64_t words[] = {PEER_DIFFERS, word(told, 1), 0, word(told, 3), 1, 2, 3, 0, 4, 5};
+    told->bytes = (struct byte_buffer){0};
+    buffer_append(&told->bytes, words, sizeof(words));
+    must_be_refused(c); /* with what differs */
+    replace(c);
+    shorten(c);
+    buffer_free(&told->bytes);
+    told->bytes = was;
+}
+
+static void test_differs(void **state)
+{
+    (void)state;
+    for_each("differ", differ);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_as_it_was_said), cmocka_unit_test(test_length),    cmocka_unit_test(test_words),
         cmocka_unit_test(test_near_by),        cmocka_unit_test(test_senders),   cmocka_unit_test(test_turns),
-        cmocka_unit_test(test_rows),           cmocka_unit_test(test_consumers), cmocka_unit_test(test_stop)};
+        cmocka_unit_test(test_rows),           cmocka_unit_test(test_consumers), cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_differs)};
     for (size_t j = 0; j < ARRAY_COUNT(jobs); j++)
         jobs[j].registry = registry_with_later();
     char folder[] = "messages-XXXXXX";
-    if (mkdtemp(folder) == NULL || setenv("TMPDIR", folder, 1) != 0) /* of each run's store */
+    if (mkdtemp(folder) == NULL || setenv("TMPDIR", ".", 1) != 0) /* of each run's store */
         return 2;
+    struct talk_job logged = jobs[0];
+    logged.order = log_path;
+    logged.until_us = 20000;
+    struct script script;
+    if (chdir(folder) != 0)
+        return 2;
+    talk_record(&logged, &script);
+    script_free(&script);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    return rmdir(folder) != 0 ? 2 : failed;
+    return unlink(log_path) != 0 || chdir("..") != 0 || rmdir(folder) != 0 ? 2 : failed;
 }

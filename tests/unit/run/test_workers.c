@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -229,12 +230,76 @@ static void test_ended(void **state)
     assert_int_equal(unlink("alone.order"), 0);
 }
 
+/* The log of a run whose micro-batches end elsewhere, so that the replay shows that it goes by the log; of a run that was stopped,
+ * behind which the order is computed; and with other passes behind the end. */
+static void test_replay(void **state)
+{
+    static const char *const jobs[] = {job, job, job_with_later, job_with_later};
+    static const int64_t untils[] = {0, 3333333, 0, 60000000};
+    (void)state;
+    for (size_t j = 0; j < ARRAY_COUNT(jobs); j++) {
+        struct outcome first, other;
+        size_t first_bytes, bytes;
+        struct way way = {.registry = registry_with_later(), .order = "log.order", .until_us = untils[j]};
+        set_cut(j % 2 == 0 ? "53" : NULL);
+        workers_run(jobs[j], j == 0 ? 3 : 0, 2, &way, &first);
+        set_cut(NULL);
+        way = (struct way){.registry = way.registry, .replays = "log.order", .order = "alone.order"};
+        workers_run(jobs[j], 0, 2, &way, &first);
+        assert_true(first.is_finished);
+        char *log = read_file(way.order, &first_bytes);
+        way.order = "workers.order";
+        for (size_t i = 0; i < ARRAY_COUNT(sizes); i++) {
+            workers_run(jobs[j], sizes[i].workers, sizes[i].lanes, &way, &other);
+            same(&first, &other);
+            char *again = read_file(way.order, &bytes);
+            assert_int_equal(bytes, first_bytes);
+            assert_memory_equal(log, again, bytes);
+            free(again);
+            assert_int_equal(unlink(way.order), 0);
+        }
+        free(log);
+        assert_int_equal(unlink("alone.order") | unlink("log.order"), 0);
+    }
+}
+
+/* Where the records are not those of the log, several workers say the same as one: another time, fewer, or more of them. */
+static void test_other_records(void **state)
+{
+    static const char *const names[] = {"one.jsonl", "two.jsonl", "three.jsonl"};
+    static const struct {
+        uint32_t rows, seed;
+    } others[] = {{3700, 77}, {3600, 2}, {3800, 2}};
+    struct outcome outcome;
+    (void)state;
+    for (uint32_t i = 0; i < ARRAY_COUNT(names); i++)
+        write_file(names[i], 3000 + 700 * i, i + 1);
+    workers_run(job_of_files, 0, 2, &(struct way){.order = "log.order"}, &outcome);
+    for (size_t k = 0; k < ARRAY_COUNT(others); k++) {
+        const struct way way = {.replays = "log.order"};
+        write_file(names[1], others[k].rows, others[k].seed);
+        char *error = workers_fail(job_of_files, 0, 2, &way);
+        assert_non_null(strstr(error, "the order log does not fit"));
+        for (size_t i = 0; i < ARRAY_COUNT(sizes); i++) {
+            char *other = workers_fail(job_of_files, sizes[i].workers, sizes[i].lanes, &way);
+            assert_string_equal(error, other);
+            free(other);
+        }
+        free(error);
+    }
+    for (uint32_t i = 0; i < ARRAY_COUNT(names); i++)
+        assert_int_equal(unlink(names[i]), 0);
+    assert_int_equal(unlink("log.order"), 0);
+}
+
 int main(void)
 {
     static char cut[] = "53";
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order_log), cmocka_unit_test_prestate(test_order_log, cut),
-        cmocka_unit_test(test_files), cmocka_unit_test(test_stop), cmocka_unit_test(test_ended)};
+        cmocka_unit_test(test_order_log),    cmocka_unit_test_prestate(test_order_log, cut),
+        cmocka_unit_test(test_files),        cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_ended),        cmocka_unit_test(test_replay),
+        cmocka_unit_test(test_other_records)};
     char folder[] = "workers-XXXXXX";
     if (mkdtemp(folder) == NULL || chdir(folder) != 0)
         return 2;

@@ -4,6 +4,7 @@
 #include "core/buffer.h"
 #include "core/key.h"
 #include "core/mem.h"
+#include "run/base/base.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -208,6 +209,7 @@ static void prepare(struct worker_run *w, const char *text, uint32_t lanes, cons
     struct run_options options = {.lanes = lanes,
                                   .until_us = way->until_us == 0 ? TIME_MAX : way->until_us,
                                   .record_order = is_leader ? way->order : NULL,
+                                  .order = way->replays,
                                   .peers = peers};
     w->run = plan != NULL ? run_new(plan, &options, &w->diags) : NULL;
     check(w, text, w->run != NULL);
@@ -223,6 +225,50 @@ static void stop_after(struct run *run, uint64_t micro_batches)
     } while (stats->micro_batches < micro_batches && !run_has_ended(run));
     run_stop(run);
     free(stats);
+}
+
+/* Waits until a run has failed, and ends the others, as a cluster would. Returns which one. */
+static uint32_t await_failure(struct run **runs, uint32_t count)
+{
+    uint32_t failed = 0;
+    while (!run_has_failed(runs[failed])) {
+        usleep(200);
+        failed = (failed + 1) % count;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        if (!run_has_failed(runs[i]))
+            run_fail(runs[i]);
+    return failed;
+}
+
+char *workers_fail(const char *text, uint32_t count, uint32_t lanes, const struct way *way)
+{
+    struct workers *workers = count > 0 ? workers_new(count, lanes + count) : NULL;
+    struct worker_run all[RUN_WORKERS_MAX];
+    struct run *runs[RUN_WORKERS_MAX];
+    uint32_t runs_count = MAX(count, 1);
+    for (uint32_t i = 0; i < runs_count; i++) {
+        prepare(&all[i], text, lanes, count > 0 ? workers_peers(workers, i) : NULL, way);
+        runs[i] = all[i].run;
+    }
+    if (count > 0)
+        workers_begin(workers, runs);
+    for (uint32_t i = 0; i < runs_count; i++)
+        assert_true(run_start(runs[i]));
+    uint32_t failed = await_failure(runs, runs_count);
+    if (count > 0)
+        workers_end(workers);
+    for (uint32_t i = 0; i < runs_count; i++)
+        assert_false(run_wait(runs[i]));
+    assert_true(all[failed].diags.count > 0);
+    char *error = strdup(all[failed].diags.items[0].message);
+    for (uint32_t i = 0; i < runs_count; i++) {
+        run_free(runs[i]);
+        arena_free(&all[i].arena);
+    }
+    if (count > 0)
+        workers_free(workers);
+    return error;
 }
 
 void workers_run(const char *text, uint32_t count, uint32_t lanes, const struct way *way,

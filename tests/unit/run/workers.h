@@ -29,9 +29,13 @@ struct way {
     const struct registry *registry; /* NULL: the built-in kinds */
     int64_t until_us;                /* order time; 0: to its end */
     const char *order;               /* path of the order log to write; NULL: none */
+    const char *replays;             /* path of the order log to replay; NULL: none */
     uint64_t
         stops_after; /* the last worker stops it, once so many micro-batches are formed; 0: it does not */
 };
+
+/* Runs a job that must fail, and returns the first error, which the caller frees. */
+char *workers_fail(const char *text, uint32_t count, uint32_t lanes, const struct way *way);
 
 /* Runs a job on so many workers, 0: alone, each with so many lanes. way: NULL: to its end. Fails the test where the job fails. */
 void workers_run(const char *text, uint32_t count, uint32_t lanes, const struct way *way,
