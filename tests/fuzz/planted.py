@@ -162,6 +162,10 @@ BUGS = [
      "(left - WORD_BYTES) / width + 1;", "(left - WORD_BYTES) / width + 2;"),
     ("batch", "a_partition_too_many", "engine/core/batch_codec_read.c",
      "partition - 1 < reader->partitions)", "partition - 1 <= reader->partitions)"),
+    ("workers", "an_exchange_that_is_not_there", "engine/run/lanes/remote.c",
+     "index >= run->plan->exchanges_count", "index > run->plan->exchanges_count"),
+    ("workers", "a_cut_of_a_partition_that_is_not_there", "engine/run/sequencer/peers_own.c",
+     "(cut != NO_PARTITION && cut >= s->partitions_count))", "false)"),
     ("infer_grpc", "int8_of_nine_bits", "engine/serve/infer_grpc.c",
      "(INT64_C(1) << (bits - is_signed)) - 1", "(INT64_C(1) << bits) - 1"),
 ]
