@@ -358,6 +358,35 @@ static void test_consumers(void **state)
     for_each("send elsewhere", send_elsewhere);
 }
 
+/* Rows before all other messages: they wait, where they are their sender's, and a slot is free for them. */
+static void come_first(struct changed *c)
+{
+    struct told *told = told_of(c);
+    uint32_t was = told->from;
+    bool is_of_sources = word(told, 0) == PEER_ROWS && word(told, 1) == 0 && word(told, 2) == 0;
+    if (!is_of_sources || word(told, 5) != 0)
+        return;
+    uint64_t done[] = {PEER_DONE, 0, 0};
+    struct told both[2] = {{.from = was}, *told};
+    buffer_append(&both[0].bytes, done, sizeof(done));
+    must_be(c, talk_give(c->job, &(struct script){told, 1}) == TALK_WAITS);
+    for (c->value = SLOTS - 1; c->value <= SLOTS; c->value++) { /* the first micro-batch has not run here */
+        set_word(told, 2, c->value);
+        must_be(c, (talk_give(c->job, &(struct script){both, 2}) == TALK_REFUSED) == (c->value == SLOTS));
+    }
+    set_word(told, 2, 0);
+    told->from = c->job->workers == 3 ? 3 - c->job->self - was : c->job->self;
+    must_be(c, talk_give(c->job, &(struct script){told, 1}) == TALK_REFUSED);
+    told->from = was;
+    buffer_free(&both[0].bytes);
+}
+
+static void test_first(void **state)
+{
+    (void)state;
+    for_each("come first", come_first);
+}
+
 static void test_stop(void **state)
 {
     (void)state;
@@ -402,8 +431,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_as_it_was_said), cmocka_unit_test(test_length),    cmocka_unit_test(test_words),
         cmocka_unit_test(test_near_by),        cmocka_unit_test(test_senders),   cmocka_unit_test(test_turns),
-        cmocka_unit_test(test_rows),           cmocka_unit_test(test_consumers), cmocka_unit_test(test_stop),
-        cmocka_unit_test(test_differs)};
+        cmocka_unit_test(test_rows),           cmocka_unit_test(test_consumers), cmocka_unit_test(test_first),
+        cmocka_unit_test(test_stop),           cmocka_unit_test(test_differs)};
     for (size_t j = 0; j < ARRAY_COUNT(jobs); j++)
         jobs[j].registry = registry_with_later();
     char folder[] = "messages-XXXXXX";
