@@ -130,7 +130,7 @@ struct partition {
         uint64_t records;
         int64_t order, offset; /* as order_max and offset */
         bool is_over;
-    } logged;            /* as the order log that is written has it */
+    } logged; /* as the order log has it, where one is written; of several workers, the leader's says it of all partitions */
     int64_t event_max;   /* newest event time of the good rows sequenced */
     bool has_event;      /* event_max is known */
     int64_t arrival_max; /* newest arrival time sequenced, where an arrival clock is needed; TIME_MIN: none */

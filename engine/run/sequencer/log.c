@@ -63,8 +63,6 @@ void log_added(struct run *run, struct partition *p)
 
 void log_micro_batch(struct run *run, const struct number *number, const struct cut *cut)
 {
-    if (!order_is_written(run))
-        return;
     for (uint32_t i = 0; i < cut->slices_count; i++) {
         const struct cut_slice *taken = &cut->slices[i];
         struct partition *p = &run->sequencer->partitions[taken->partition];

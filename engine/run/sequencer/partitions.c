@@ -441,9 +441,9 @@ void run_describe_order_end(const struct run *run, struct byte_buffer *out)
         struct source *source = &run->sources[p->source];
         buffer_printf(out, "%s%s %llu records", i > 0 ? ", " : "",
                       kind->partition_name == NULL ? "" : kind->partition_name(source, p->local),
-                      (unsigned long long)p->records);
+                      (unsigned long long)p->logged.records);
         if (kind->has_offsets)
-            buffer_printf(out, " (the next offset is %lld)", (long long)p->offset);
+            buffer_printf(out, " (the next offset is %lld)", (long long)p->logged.offset);
     }
     if (s->partitions_count > DESCRIBED_MAX)
         buffer_printf(out, " and %u more partitions", s->partitions_count - DESCRIBED_MAX);

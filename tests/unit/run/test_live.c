@@ -184,8 +184,9 @@ static void test_done_again_by_the_log(void **state)
     unlink(path);
 }
 
-/* Replays the log on so many workers, 0: alone. */
-static void replay_by(const char *job, const char *path, uint32_t count, uint32_t lanes)
+/* Replays the log on so many workers, 0: alone; appends where the replay ended. */
+static void replay_by(const char *job, const char *path, uint32_t count, uint32_t lanes,
+                      struct byte_buffer *ended)
 {
     struct live *lives[RUN_WORKERS_MAX];
     struct run *runs[RUN_WORKERS_MAX];
@@ -201,6 +202,9 @@ static void replay_by(const char *job, const char *path, uint32_t count, uint32_
         workers_begin(workers, runs);
         workers_end(workers);
     }
+    while (!run_has_ended(runs[0]))
+        lull(200);
+    run_describe_order_end(runs[count > 0 ? workers_peers(workers, 0)->leader : 0], ended);
     for (uint32_t i = 0; i < MAX(count, 1); i++)
         end(lives[i]);
     if (count > 0)
@@ -247,12 +251,18 @@ static void test_workers_are_done_again(void **state)
         uint64_t hash = fake_sink.hash;
         uint32_t count = fake_sink.count;
         assert_true(count > 20);
+        struct byte_buffer alone = {0};
         for (uint32_t by = 0; by <= 4; by++) {
+            struct byte_buffer ended = {0};
             reset_fake_sink();
-            replay_by(job, path, by, 1 + by % 2);
+            replay_by(job, path, by, 1 + by % 2, by == 0 ? &alone : &ended);
             assert_int_equal(fake_sink.count, count);
             assert_true(fake_sink.hash == hash);
+            assert_true(by == 0 || (ended.length == alone.length && alone.length > 0 &&
+                                    memcmp(ended.data, alone.data, alone.length) == 0));
+            buffer_free(&ended);
         }
+        buffer_free(&alone);
         unlink(path);
     }
 }
