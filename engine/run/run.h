@@ -27,8 +27,8 @@ enum run_start_mode {
 /* run_new copies the struct; what its pointers name stays the caller's, and must live as long as the run. */
 /* The workers of a cluster, as the run of one of them sees the others: runs of the same plan with the same number of lanes,
  * which give each other messages. Each worker has a part of the sources' partitions and of the key groups; the leader orders
- * the rows of all. Only tests make such runs so far: of jobs without checkpoints and `align:`; and partitions that come while the
- * job runs are not found. */
+ * the rows of all. Only tests make such runs so far: of jobs without checkpoints and `align:`; partitions that come while the
+ * job runs are not found, and a replay up to until_us is refused. */
 enum { RUN_WORKERS_MAX = 64 };
 struct run_peers {
     uint32_t self, count, leader; /* workers have the numbers 0 to count - 1 */

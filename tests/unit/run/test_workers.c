@@ -287,6 +287,10 @@ static void test_other_records(void **state)
         }
         free(error);
     }
+    const struct way until = {.replays = "log.order", .until_us = 1000000, .is_refused = true};
+    char *error = workers_fail(job_of_files, 3, 1, &until);
+    assert_non_null(strstr(error, "several workers cannot replay an order log up to an order time"));
+    free(error);
     for (uint32_t i = 0; i < ARRAY_COUNT(names); i++)
         assert_int_equal(unlink(names[i]), 0);
     assert_int_equal(unlink("log.order"), 0);

@@ -212,7 +212,7 @@ static void prepare(struct worker_run *w, const char *text, uint32_t lanes, cons
                                   .order = way->replays,
                                   .peers = peers};
     w->run = plan != NULL ? run_new(plan, &options, &w->diags) : NULL;
-    check(w, text, w->run != NULL);
+    check(w, text, (w->run != NULL) == !(way->is_refused && is_leader));
 }
 
 /* Stops the job when it has formed so many micro-batches, or ended before. */
@@ -251,14 +251,16 @@ char *workers_fail(const char *text, uint32_t count, uint32_t lanes, const struc
         prepare(&all[i], text, lanes, count > 0 ? workers_peers(workers, i) : NULL, way);
         runs[i] = all[i].run;
     }
-    if (count > 0)
+    uint32_t failed = count > 0 ? workers_peers(workers, 0)->leader : 0;
+    if (count > 0 && !way->is_refused)
         workers_begin(workers, runs);
-    for (uint32_t i = 0; i < runs_count; i++)
+    for (uint32_t i = 0; i < runs_count && !way->is_refused; i++)
         assert_true(run_start(runs[i]));
-    uint32_t failed = await_failure(runs, runs_count);
-    if (count > 0)
+    if (!way->is_refused)
+        failed = await_failure(runs, runs_count);
+    if (count > 0 && !way->is_refused)
         workers_end(workers);
-    for (uint32_t i = 0; i < runs_count; i++)
+    for (uint32_t i = 0; i < runs_count && !way->is_refused; i++)
         assert_false(run_wait(runs[i]));
     assert_true(all[failed].diags.count > 0);
     char *error = strdup(all[failed].diags.items[0].message);

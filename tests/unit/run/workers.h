@@ -27,6 +27,7 @@ struct outcome {
 /* How a job is run. */
 struct way {
     const struct registry *registry; /* NULL: the built-in kinds */
+    bool is_refused;                 /* the leader refuses to begin */
     int64_t until_us;                /* order time; 0: to its end */
     const char *order;               /* path of the order log to write; NULL: none */
     const char *replays;             /* path of the order log to replay; NULL: none */
@@ -34,7 +35,7 @@ struct way {
         stops_after; /* the last worker stops it, once so many micro-batches are formed; 0: it does not */
 };
 
-/* Runs a job that must fail, and returns the first error, which the caller frees. */
+/* Runs a job that must fail, or be refused by its leader, and returns the first error, which the caller frees. */
 char *workers_fail(const char *text, uint32_t count, uint32_t lanes, const struct way *way);
 
 /* Runs a job on so many workers, 0: alone, each with so many lanes. way: NULL: to its end. Fails the test where the job fails. */
