@@ -166,6 +166,10 @@ BUGS = [
      "index >= run->plan->exchanges_count", "index > run->plan->exchanges_count"),
     ("workers", "a_cut_of_a_partition_that_is_not_there", "engine/run/sequencer/peers_own.c",
      "(cut != NO_PARTITION && cut >= s->partitions_count))", "false)"),
+    ("message", "a_piece_behind_its_frame", "engine/cluster/message.c",
+     "MESSAGE_FRAME_MAX || head->offset > head->length)", "MESSAGE_FRAME_MAX)"),
+    ("message", "a_body_of_another_kind", "engine/cluster/message.c",
+     "case MESSAGE_STATUS: return bytes == sizeof(struct message_status);", "case MESSAGE_STATUS: return bytes != 7;"),
     ("infer_grpc", "int8_of_nine_bits", "engine/serve/infer_grpc.c",
      "(INT64_C(1) << (bits - is_signed)) - 1", "(INT64_C(1) << bits) - 1"),
 ]

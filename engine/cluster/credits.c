@@ -1,0 +1,63 @@
+#include "cluster/credits.h"
+
+uint64_t credits_room(const struct credits_sender *sender)
+{
+    return sender->granted > sender->charged ? sender->granted - sender->charged : 0;
+}
+
+bool credits_may_send(const struct credits_sender *sender, uint64_t first, uint64_t bytes)
+{
+    return first <= sender->unfinished || bytes <= credits_room(sender);
+}
+
+void credits_charge(struct credits_sender *sender, uint64_t bytes)
+{
+    sender->charged += bytes;
+}
+
+bool credits_hear(struct credits_sender *sender, uint64_t granted, uint64_t unfinished)
+{
+    if (granted < sender->granted || unfinished < sender->unfinished)
+        return false;
+    if (granted > sender->charged && granted - sender->charged > CREDITS_WINDOW_MAX)
+        return false;
+    sender->granted = granted;
+    sender->unfinished = unfinished;
+    return true;
+}
+
+bool credits_is_allowed(const struct credits_receiver *receiver, uint64_t first, uint64_t bytes)
+{
+    uint64_t room = receiver->told > receiver->received ? receiver->told - receiver->received : 0;
+    return first <= receiver->told_lowest || bytes <= room;
+}
+
+void credits_receive(struct credits_receiver *receiver, uint64_t bytes)
+{
+    receiver->received += bytes;
+}
+
+void credits_release(struct credits_receiver *receiver, uint64_t bytes)
+{
+    leat_assert(bytes <= receiver->received - receiver->released);
+    receiver->released += bytes;
+}
+
+uint64_t credits_grant(const struct credits_receiver *receiver)
+{
+    return receiver->released + receiver->window;
+}
+
+bool credits_must_tell(const struct credits_receiver *receiver)
+{
+    uint64_t news = credits_grant(receiver) - receiver->told;
+    if (receiver->unfinished != receiver->told_lowest)
+        return true;
+    return news > 0 && (news >= receiver->window / 8 || receiver->released == receiver->received);
+}
+
+void credits_told(struct credits_receiver *receiver)
+{
+    receiver->told = credits_grant(receiver);
+    receiver->told_lowest = receiver->unfinished;
+}
