@@ -274,20 +274,29 @@ enum etcd_outcome coordination_join(struct coordination *coordination, const str
                                     struct diag_list *diags)
 {
     struct arena arena = {.block_bytes = 4096};
-    struct etcd_answer answer;
     enum etcd_outcome outcome =
         join_job(coordination, job, has_history || coordination->job_since != 0, &arena, diags);
     if (outcome == ETCD_DONE)
         outcome = get_lease(coordination, diags);
-    if (outcome == ETCD_DONE) {
-        int64_t lease = coordination_lease(coordination);
-        outcome = etcd_put(coordination->etcd, coordination_lease_key(coordination, &arena, "members", lease),
-                           member_write(member, &arena), lease, &answer, diags);
-        if (outcome != ETCD_DONE)
-            outcome = coordination_failed(&answer);
-        if (answer.error == ETCD_NO_LEASE)
-            atomic_store(&coordination->keeper.is_gone, true);
-    }
+    arena_free(&arena);
+    return outcome == ETCD_DONE ? coordination_tell(coordination, member, diags) : outcome;
+}
+
+enum etcd_outcome coordination_tell(struct coordination *coordination, const struct cluster_member *member,
+                                    struct diag_list *diags)
+{
+    struct arena arena = {.block_bytes = 4096};
+    struct etcd_answer answer;
+    int64_t lease = coordination_lease(coordination);
+    if (lease == 0)
+        return coordination_taken(coordination, diags, "this worker has no lease");
+    enum etcd_outcome outcome =
+        etcd_put(coordination->etcd, coordination_lease_key(coordination, &arena, "members", lease),
+                 member_write(member, &arena), lease, &answer, diags);
+    if (outcome != ETCD_DONE)
+        outcome = coordination_failed(&answer);
+    if (answer.error == ETCD_NO_LEASE)
+        atomic_store(&coordination->keeper.is_gone, true);
     arena_free(&arena);
     return outcome;
 }

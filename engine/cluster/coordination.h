@@ -70,6 +70,7 @@ struct cluster_member {
     struct str address, host;
     uint32_t lanes;
     int64_t clock_us; /* its wall clock when it joined */
+    uint64_t over;    /* its part in all incarnations up to this one has ended (rendezvous.h) */
     int64_t lease;    /* of a record that was read: who it is */
 };
 
@@ -105,6 +106,10 @@ struct cluster_view {
 LEAT_CHECKED enum etcd_outcome coordination_join(struct coordination *coordination,
                                                  const struct cluster_job *job,
                                                  const struct cluster_member *member, bool has_history,
+                                                 struct diag_list *diags);
+/* Writes the member's key anew, after coordination_join. ETCD_REFUSED (E0709): the lease is gone. */
+LEAT_CHECKED enum etcd_outcome coordination_tell(struct coordination *coordination,
+                                                 const struct cluster_member *member,
                                                  struct diag_list *diags);
 /* Whether the lease cannot have expired yet: counted from before the last keep-alive was sent, by a clock that also goes on
  * while the process or the machine is stopped, less a tenth. It asks nobody. false: do nothing as a member; after the next

@@ -71,20 +71,23 @@ bool job_read(struct str text, struct arena *arena, struct cluster_job *job)
 
 struct str member_write(const struct cluster_member *member, struct arena *arena)
 {
-    return dump(json_pack("{s:i, s:o, s:o, s:I, s:I}", "version", VERSION, "address",
+    return dump(json_pack("{s:i, s:o, s:o, s:I, s:I, s:I}", "version", VERSION, "address",
                           text_of(member->address), "host", text_of(member->host), "lanes",
-                          (json_int_t)member->lanes, "clock_us", (json_int_t)member->clock_us),
+                          (json_int_t)member->lanes, "clock_us", (json_int_t)member->clock_us, "over",
+                          (json_int_t)member->over),
                 arena);
 }
 
 bool member_read(struct str text, struct arena *arena, struct cluster_member *member)
 {
-    int64_t lanes = 0;
+    int64_t lanes = 0, over = 0;
     json_t *json = load(text);
     bool ok = json != NULL && read_text(json, "address", arena, &member->address) &&
               read_text(json, "host", arena, &member->host) && read_count(json, "lanes", &lanes) &&
-              lanes <= UINT32_MAX && read_count(json, "clock_us", &member->clock_us);
+              lanes <= UINT32_MAX && read_count(json, "clock_us", &member->clock_us) &&
+              read_count(json, "over", &over);
     member->lanes = (uint32_t)lanes;
+    member->over = (uint64_t)over;
     json_decref(json);
     return ok;
 }

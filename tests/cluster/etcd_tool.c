@@ -10,8 +10,9 @@
  *     watch K IS_PREFIX START | next WAIT_MS
  *     join DIGEST VERSION PROFILE ADDRESS HAS_HISTORY | member | campaign | leads | resign | begin | place TEXT |
  *     publish EPOCH [COUNT] | read | wait WAIT_MS | leave | forget | rebuild EPOCH INCARNATION |
+ *     gather LEAST MOST WAIT_MS RETURN_MS | turn | doubt WORKER | over INCARNATION
  *     stop_in MS                            the step and the request that are in work then */
-#include "cluster/coordination.h"
+#include "cluster/rendezvous.h"
 #include "core/hex.h"
 #include "core/mem.h"
 #include "core/os.h"
@@ -31,6 +32,8 @@ struct answer {
 };
 
 static struct coordination *coordination;
+static struct rendezvous *rendezvous;
+static char own_address[64];
 static struct etcd *etcd;
 static struct etcd_watch *watch;
 static uint64_t incarnation;
@@ -308,12 +311,18 @@ static void run_read(struct answer *answer)
                   "writer", (json_int_t)view.head.writer, "manifest", text(view.head.manifest)));
 }
 
+static struct cluster_member own_member(void)
+{
+    return (struct cluster_member){
+        .address = str_from(own_address), .host = STR("host"), .lanes = 3, .clock_us = os_wall_us()};
+}
+
 static void run_join(struct answer *answer, char **word)
 {
     const struct cluster_job job = {str_from(word[1]), str_from(word[2]), str_from(word[3]),
                                     str_from(word[4])};
-    const struct cluster_member member = {
-        .address = str_from(word[4]), .host = STR("host"), .lanes = 3, .clock_us = os_wall_us()};
+    (void)snprintf(own_address, sizeof(own_address), "%s", word[4]);
+    const struct cluster_member member = own_member();
     answer->outcome = coordination_join(coordination, &job, &member, number(word[5]) != 0, &answer->diags);
     set(answer->json, "lease", json_integer(coordination_lease(coordination)));
 }
@@ -364,6 +373,47 @@ static bool run_leader(struct answer *answer, char **word)
     return true;
 }
 
+static void run_turn(struct answer *answer)
+{
+    const struct rendezvous_round *round;
+    answer->outcome = rendezvous_turn(rendezvous, &round, &answer->diags);
+    set(answer->json, "waits", json_string(rendezvous_waits_for(rendezvous)));
+    if (round == NULL)
+        return;
+    char secret[2 * COORDINATION_SECRET_BYTES + 1];
+    json_t *workers = json_array();
+    for (uint32_t i = 0; i < round->count; i++)
+        json_array_append_new(workers, text(round->workers[i].address));
+    hex_text(round->secret, sizeof(round->secret), secret);
+    set(answer->json, "round",
+        json_pack("{s:I, s:s, s:i, s:i, s:i, s:I, s:o}", "incarnation", (json_int_t)round->incarnation,
+                  "secret", secret, "self", (int)round->self, "leader", (int)round->leader, "lanes",
+                  (int)round->lanes, "head", (json_int_t)round->head.epoch, "workers", workers));
+}
+
+static bool run_rendezvous(struct answer *answer, char **word)
+{
+    answer->outcome = ETCD_DONE;
+    if (strcmp(word[0], "gather") == 0) {
+        const struct rendezvous_options options = {coordination, (uint32_t)number(word[1]),
+                                                   (uint32_t)number(word[2]), number(word[3]) * 1000,
+                                                   number(word[4]) * 1000};
+        rendezvous_free(rendezvous);
+        rendezvous = rendezvous_new(&options, &answer->diags);
+        answer->outcome = rendezvous != NULL ? ETCD_DONE : ETCD_REFUSED;
+    } else if (strcmp(word[0], "turn") == 0)
+        run_turn(answer);
+    else if (strcmp(word[0], "doubt") == 0)
+        rendezvous_doubt(rendezvous, (uint32_t)number(word[1]));
+    else if (strcmp(word[0], "over") == 0) {
+        struct cluster_member member = own_member();
+        answer->outcome =
+            rendezvous_tell_over(rendezvous, &member, (uint64_t)number(word[1]), &answer->diags);
+    } else
+        return false;
+    return true;
+}
+
 static void *stop_later(void *nothing)
 {
     usleep((useconds_t)stop_us);
@@ -410,7 +460,8 @@ static void run_line(char *line)
     diag_list_init(&answer.diags, &answer.arena);
     for (size_t i = 0; i < WORDS_MAX && rest != NULL; i++)
         words[i] = strsep(&rest, "\t");
-    if (!run_client(&answer, words) && !run_client_more(&answer, words) && !run_leader(&answer, words))
+    if (!run_client(&answer, words) && !run_client_more(&answer, words) && !run_leader(&answer, words) &&
+        !run_rendezvous(&answer, words))
         run_coordination(&answer, words);
     print_answer(&answer);
     json_decref(answer.json);
@@ -475,6 +526,7 @@ int main(int count, char **arguments)
         pthread_join(stopper, NULL);
     etcd_watch_close(watch);
     etcd_close(etcd);
+    rendezvous_free(rendezvous);
     coordination_close(coordination);
     json_decref(answer.json);
     arena_free(&answer.arena);

@@ -1,0 +1,72 @@
+/* Rendezvous: who the workers of an incarnation are.
+ *
+ * Workers that have joined (coordination_join) wait for each other. The leader begins an incarnation once `most` of them are there, or
+ * `least` and a while has passed; it writes who takes part, and in which order, as the record `placement`: that is a round. A
+ * round is over when one of its workers has gone, is doubted by another one that tells so, or the leader has begun the next one. Who
+ * comes while a round goes on waits for the next.
+ *
+ * Time from the end of a round to the next one: `return_us`, in which those that have gone may come back; no time at all once
+ * there are as many as before.
+ *
+ * One thread uses a rendezvous: the one that uses its coordination. */
+#ifndef LEAT_CLUSTER_RENDEZVOUS_H
+#define LEAT_CLUSTER_RENDEZVOUS_H
+
+#include "cluster/coordination.h"
+
+enum { RENDEZVOUS_WORKERS_MAX = 64 };
+
+struct rendezvous_options {
+    struct coordination *coordination; /* the caller's; lives longer */
+    uint32_t least, most;              /* 1 <= least <= most <= RENDEZVOUS_WORKERS_MAX */
+    int64_t wait_us;                   /* before the first round, for more than `least` */
+    int64_t return_us;                 /* before a later one, for those that have gone */
+};
+
+struct rendezvous_worker {
+    int64_t lease;
+    struct str address, host;
+};
+
+/* What all workers of an incarnation know alike. */
+struct rendezvous_round {
+    uint64_t incarnation;
+    uint8_t secret[COORDINATION_SECRET_BYTES];
+    uint32_t self, count, leader; /* numbers of workers: places in `workers` */
+    struct rendezvous_worker workers[RENDEZVOUS_WORKERS_MAX];
+    uint32_t lanes;           /* of each worker: as many as the leader's */
+    struct cluster_head head; /* with which it begins; revision 0: there is none */
+};
+
+struct rendezvous;
+
+/* Sends nothing. NULL after E0404: options out of their bounds. */
+struct rendezvous *rendezvous_new(const struct rendezvous_options *options, struct diag_list *diags);
+/* NULL is allowed. */
+void rendezvous_free(struct rendezvous *rendezvous);
+
+/* Looks at the record, and does this worker's part, as the leader or as another one. Call it again and again, after
+ * coordination_wait, also while a round goes on; each call takes at most a few requests.
+ *
+ * ETCD_DONE     *round is the round that this worker is in, the rendezvous' own, unchanged until another one begins; NULL: there is none,
+ *               and a round that went on is over: rendezvous_tell_over says so once its work has ended
+ * ETCD_UNKNOWN  nothing is known; *round is as before. Who has work in hand goes on
+ * ETCD_REFUSED  after a diagnostic: this worker must join again (E0709), or nobody may go on (E0714); *round is NULL */
+LEAT_CHECKED enum etcd_outcome rendezvous_turn(struct rendezvous *rendezvous,
+                                               const struct rendezvous_round **round,
+                                               struct diag_list *diags);
+
+/* The worker with that number does not answer: the round is over at this one's next turn, and if this one leads, the next round
+ * is without that worker, until it says that it has left this one. */
+void rendezvous_doubt(struct rendezvous *rendezvous, uint32_t worker);
+
+/* Says that this worker's part in that incarnation has ended, so that the leader begins the next one. `member`: its record
+ * (coordination_join). */
+LEAT_CHECKED enum etcd_outcome rendezvous_tell_over(struct rendezvous *rendezvous,
+                                                    const struct cluster_member *member, uint64_t incarnation,
+                                                    struct diag_list *diags);
+
+/* Who is there, for people: "3 of 4 to 8 workers: a, b, c". Never NULL; until the next turn. */
+const char *rendezvous_waits_for(const struct rendezvous *rendezvous);
+
+#endif
