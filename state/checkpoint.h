@@ -57,6 +57,7 @@ enum {
     CHECKPOINT_LOOSE_MAX = 8192,
     CHECKPOINT_LOOSE_BYTES = 256 << 20,
     CHECKPOINT_HOLDER_BYTES = 320,
+    CHECKPOINT_DIGEST_BYTES = 16,
 };
 
 struct checkpoint_id {
@@ -270,6 +271,19 @@ uint64_t checkpoint_written_bytes(const struct checkpoint_writer *writer);
  * processes. The chain of a kept checkpoint stays. *removed: number of checkpoints. False after E0708. */
 LEAT_CHECKED bool checkpoint_prune(struct checkpoint_dir *dir, const struct checkpoint_keep *keep,
                                    uint32_t *removed, struct diag_list *diags);
+
+/* --- A checkpoint of several workers, each of which has a part of it in a directory of its own --- */
+
+/* The xxh3-128 of the bytes. Any thread. */
+void checkpoint_digest_of(struct str bytes, uint8_t digest[CHECKPOINT_DIGEST_BYTES]);
+/* Sets *digest of a published checkpoint's MANIFEST, and *bytes, of all its files. False after E0702. Any thread. */
+LEAT_CHECKED bool checkpoint_digest(const struct checkpoint_dir *dir, struct checkpoint_id id,
+                                    uint8_t digest[CHECKPOINT_DIGEST_BYTES], uint64_t *bytes,
+                                    struct diag_list *diags);
+/* As checkpoint_start_generation, for a worker: the job's run id is known, and the parent may be missing (generation 0) though the job
+ * goes on, because this worker had no part of the checkpoint. */
+LEAT_CHECKED bool checkpoint_start_part(struct checkpoint_dir *dir, struct checkpoint_id parent,
+                                        const struct run_id *run, struct diag_list *diags);
 
 /* --- For a mirror on another machine (serve/link.h) --- */
 

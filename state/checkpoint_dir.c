@@ -480,6 +480,13 @@ bool checkpoint_start_generation(struct checkpoint_dir *dir, const struct checkp
     return start_generation(dir, generation, 0, diags);
 }
 
+bool checkpoint_start_part(struct checkpoint_dir *dir, struct checkpoint_id parent, const struct run_id *run,
+                           struct diag_list *diags)
+{
+    struct generation generation = {.parent = parent, .run = *run};
+    return start_generation(dir, generation, 0, diags);
+}
+
 bool checkpoint_start_from(struct checkpoint_dir *dir, const struct checkpoint_from *from,
                            const struct run_id *run, struct diag_list *diags)
 {
@@ -574,21 +581,6 @@ bool checkpoint_newest_run(const struct checkpoint_dir *dir, struct run_id *run)
     bool is_there = count > 0 && generation_read(dir, generations[0], &generation, &why) == DECODE_GOOD;
     if (is_there)
         *run = generation.run;
-    free(generations);
-    return is_there;
-}
-
-bool checkpoint_had_run(const struct checkpoint_dir *dir, const struct run_id *run)
-{
-    uint32_t count;
-    uint32_t *generations = generations_list(dir, &count);
-    bool is_there = false;
-    for (uint32_t i = 0; i < count && !is_there; i++) {
-        struct generation generation;
-        const char *why;
-        is_there = generation_read(dir, generations[i], &generation, &why) == DECODE_GOOD &&
-                   memcmp(generation.run.bytes, run->bytes, sizeof(run->bytes)) == 0;
-    }
     free(generations);
     return is_there;
 }

@@ -1,6 +1,8 @@
 /* Looks at checkpoints while a job writes and prunes them: by directories and MANIFESTs alone. */
 #include "state/checkpoint_files.h"
 
+#include <stdlib.h>
+
 struct checkpoint_id *checkpoint_ids(const struct checkpoint_dir *dir, uint32_t *count)
 {
     return ids_list(dir, count);
@@ -34,4 +36,19 @@ bool checkpoint_look(const struct checkpoint_dir *dir, struct checkpoint_id id, 
         before = (struct manifest){0};
     *written_bytes = new_bytes(&manifest, &before);
     return true;
+}
+
+bool checkpoint_had_run(const struct checkpoint_dir *dir, const struct run_id *run)
+{
+    uint32_t count;
+    uint32_t *generations = generations_list(dir, &count);
+    bool is_there = false;
+    for (uint32_t i = 0; i < count && !is_there; i++) {
+        struct generation generation;
+        const char *why;
+        is_there = generation_read(dir, generations[i], &generation, &why) == DECODE_GOOD &&
+                   memcmp(generation.run.bytes, run->bytes, sizeof(run->bytes)) == 0;
+    }
+    free(generations);
+    return is_there;
 }

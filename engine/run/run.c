@@ -86,6 +86,11 @@ bool run_receive(struct run *run, uint32_t worker, struct str message)
     case PEER_ROWS: return lanes_receive(run, worker, &words);
     case PEER_DONE:
         return peers_take_done(run, worker, &words, sequencer_first(run), sequencer_formed(run) + SLOTS);
+    case PEER_ASK:
+    case PEER_BEGIN:
+    case PEER_READY:
+    case PEER_PART:
+    case PEER_HEAD: return checkpoints_receive(run, worker, (enum peer_message)tag, &words);
     default: return sequencer_receive(run, worker, message);
     }
 }

@@ -27,8 +27,11 @@ enum run_start_mode {
 /* run_new copies the struct; what its pointers name stays the caller's, and must live as long as the run. */
 /* The workers of a cluster, as the run of one of them sees the others: runs of the same plan with the same number of lanes,
  * which give each other messages. Each worker has a part of the sources' partitions and of the key groups; the leader orders
- * the rows of all. Only tests make such runs so far: of jobs without checkpoints and `align:`; partitions that come while the
- * job runs are not found, and a replay up to until_us is refused. */
+ * the rows of all. Only tests make such runs so far: of jobs without `align:` and copies of checkpoints in an object store;
+ * partitions that come while the job runs are not found, and a replay up to until_us is refused.
+ *
+ * A checkpoint of several workers has a part of each: an ordinary checkpoint in the worker's own directory. It counts once the leader
+ * has published its manifest (run/head.h) as the job's head; then sinks commit what it covers, at every worker. */
 enum { RUN_WORKERS_MAX = 64 };
 struct run_peers {
     uint32_t self, count, leader; /* workers have the numbers 0 to count - 1 */
@@ -36,6 +39,15 @@ struct run_peers {
      * thread. */
     void (*send)(void *engine, uint32_t worker, struct str message);
     void *engine;
+    /* Where the job takes checkpoints. directory: this worker's own, in place of the job's `dir`; those who begin with the head read
+     * it under the same name. incarnation: from 1; rises each time that the workers begin again. job_run: the job's id for sinks
+     * (struct run_id), the same at all workers; not used where they begin with a head, which has it. */
+    const char *directory;
+    uint64_t incarnation;
+    uint8_t job_run[16];
+    /* Of the leader: makes the manifest the job's head, in place of the one before. False: it did not; the checkpoint is abandoned
+     * then, and the next one tried. May take long. The coordinator's thread. */
+    bool (*publish)(void *engine, uint64_t epoch, struct str manifest);
 };
 
 struct run_options {
@@ -83,7 +95,7 @@ bool order_is_directory(const char *path);
 
 /* Opens sources and sinks, restores state. NULL after diagnostics, or because *stop was set. */
 struct run *run_new(const struct plan *plan, const struct run_options *options, struct diag_list *diags);
-/* Takes a message from another worker. False: it is none that this run can have. From run_new to run_wait's return; messages of
+/* Takes a message from another worker. False: it is none that this run can have. From run_new to run_free's call; messages of
  * one worker come one after the other, those of several may come on several threads. */
 LEAT_CHECKED bool run_receive(struct run *run, uint32_t worker, struct str message);
 /* Starts the threads. Returns false after a diagnostic; the caller calls run_wait even then. */

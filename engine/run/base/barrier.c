@@ -1,4 +1,5 @@
 #include "run/base/barrier.h"
+#include "run/base/peers.h"
 #include "run/base/placements.h"
 
 #include "core/mem.h"
@@ -71,6 +72,20 @@ uint64_t barrier_attach(struct run *run, bool is_last)
     return epoch;
 }
 
+bool barrier_follow(struct run *run, uint64_t epoch, bool is_last)
+{
+    struct barrier *b = run->barrier;
+    pthread_mutex_lock(&b->mutex);
+    bool is_good = b->state == BARRIER_REQUESTED && b->epoch == epoch;
+    if (is_good) {
+        b->state = BARRIER_RUNNING;
+        b->is_last = is_last;
+        b->barrier_us = os_monotonic_us();
+    }
+    pthread_mutex_unlock(&b->mutex);
+    return is_good;
+}
+
 /* Called with the mutex held. False: one is on its way, or cannot be now. */
 static bool want(struct barrier *b)
 {
@@ -85,8 +100,14 @@ void barrier_ask(struct run *run)
 {
     struct barrier *b = run->barrier;
     pthread_mutex_lock(&b->mutex);
-    (void)want(b);
+    bool is_new = want(b);
     pthread_mutex_unlock(&b->mutex);
+    if (!is_new || peers_is_leader(run))
+        return;
+    struct byte_buffer message = {0};
+    peers_begin(&message, PEER_ASK);
+    peers_send(run, run->options.peers->leader, &message);
+    buffer_free(&message);
 }
 
 void barrier_ask_seldom(struct run *run)

@@ -71,7 +71,10 @@ bool barrier_takes_last(struct run *run);
  * the epoch of that checkpoint; the caller then fills barrier->positions. 0: no barrier. is_last: this is
  * the last micro-batch of this life. */
 uint64_t barrier_attach(struct run *run, bool is_last);
-/* Asks for a checkpoint soon: the epoch's order log is long, or a full sink waits for one. */
+/* A worker that does not lead: the micro-batch that the leader has formed has the barrier of this epoch. False: this worker has begun
+ * no checkpoint of that epoch. */
+LEAT_CHECKED bool barrier_follow(struct run *run, uint64_t epoch, bool is_last);
+/* Asks for a checkpoint soon: the epoch's order log is long, or a full sink waits for one. Of several workers, any may ask. */
 void barrier_ask(struct run *run);
 /* Likewise, for a follower, which asks again and again until it has one: no sooner after the last one that a follower got
  * than BARRIER_SHARE times what a checkpoint takes, so that followers that begin anew do not stop the job. Who comes first

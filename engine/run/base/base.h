@@ -135,10 +135,11 @@ static inline bool run_replaces_own(const struct run *run)
     return run->options.is_restart && run->options.had_begun && run->dir == NULL;
 }
 
-/* Whether sinks commit the output of a checkpoint only when an object store has it. */
+/* Whether sinks commit the output of a checkpoint only when an object store has it; those of several workers wait for the head. */
 static inline bool run_awaits_store(const struct run *run)
 {
-    return run->plan->config.checkpoint.commit == COMMIT_STORE && run->barrier != NULL;
+    return run->plan->config.checkpoint.commit == COMMIT_STORE && run->barrier != NULL &&
+           run->options.peers == NULL;
 }
 
 /* Whether an object store has copies of checkpoints, and may be behind what sinks have given away. */

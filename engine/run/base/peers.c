@@ -20,8 +20,10 @@ void peers_init(struct run *run)
         return;
     const struct plan *plan = run->plan;
     leat_assert(run->options.peers->count <= RUN_WORKERS_MAX);
-    leat_assert(plan->config.checkpoint.directory.length == 0 && !plan->has_alignment);
-    leat_assert(run->trace == NULL);
+    bool has_directory = plan->config.checkpoint.directory.length > 0;
+    leat_assert(!has_directory || (run->options.peers->directory != NULL && run->options.order == NULL));
+    leat_assert(plan->config.checkpoint.store.length == 0 && !plan->has_alignment);
+    leat_assert(run->trace == NULL && run->options.move_seed == 0);
     run->peer_progress =
         mem_calloc((size_t)run->plan->stages_count * peers_count(run), sizeof(*run->peer_progress));
 }

@@ -15,6 +15,13 @@ enum peer_message {
     PEER_DONE, /* to all: the sender's instances of a stage have run a micro-batch */
     PEER_STOP, /* to the leader: the job is to stop */
     PEER_ANSWER, /* to the leader: whether an operator wants more, behind the end of all sources (sequencer/peers_ended.c) */
+    /* Checkpoints (checkpoints/many.c) */
+    PEER_ASK,   /* to the leader: take one soon */
+    PEER_BEGIN, /* of the leader: begin a checkpoint */
+    PEER_READY, /* to the leader: the sender has begun it, or cannot */
+    PEER_PART,  /* to the leader: the sender has written its part, or could not */
+    PEER_HEAD,  /* of the leader: what became of the checkpoint */
+    /* Micro-batches */
     PEER_OFFERS, /* to the leader: what partitions offer (sequencer/peers.c) */
     PEER_DIFFERS, /* to the leader: records are not those of the log that is replayed (sequencer/peers_replay.c) */
     PEER_NUMBER,    /* of the leader: what a micro-batch holds */

@@ -29,6 +29,7 @@ static struct checkpoints *new_checkpoints(struct run *run)
     struct checkpoints *c = mem_calloc(1, sizeof(*c));
     c->run = run;
     c->next_epoch = 1;
+    c->many = many_new(run);
     diag_list_init(&c->diags, &c->arena);
     run->checkpoints = c;
     run->barrier = run->trace == NULL ? barrier_new() : NULL;
@@ -50,6 +51,10 @@ static bool refuse_without(struct run *run)
 static bool find_begin(struct run *run)
 {
     enum run_start_mode mode = run->options.mode;
+    if (run->options.peers != NULL) {
+        run->replaces_parts = !checkpoint_dir_is_empty(run->dir);
+        return true;
+    }
     if (mode == RUN_FRESH)
         return true;
     if (mode == RUN_FROM && !from_has_begun(run))
@@ -94,7 +99,8 @@ static bool fence_sinks(struct run *run)
         return true;
     for (uint32_t i = 0; i < run->plan->nodes_count; i++) {
         const struct plan_node *node = &run->plan->nodes[i];
-        if (node->tag != PLAN_SINK || node->sink_kind->fence == NULL)
+        if (node->tag != PLAN_SINK || node->sink_kind->fence == NULL ||
+            !peers_has_stage(run, peers_self(run), node->stage))
             continue;
         struct sink_context context = {.config = node->config,
                                        .input = node->bound[0].schema,
@@ -121,7 +127,9 @@ bool checkpoints_init(struct run *run)
     if (config->directory.length == 0)
         return run->options.mode != RUN_RESUME && run->options.mode != RUN_FROM ? parts_init(run, &next_id)
                                                                                 : refuse_without(run);
-    const char *path = arena_strndup(&run->arena, config->directory.data, config->directory.length);
+    const char *path = run->options.peers != NULL
+                           ? run->options.peers->directory
+                           : arena_strndup(&run->arena, config->directory.data, config->directory.length);
     if (run->trace != NULL && access(path, F_OK) != 0)
         return parts_init(run, &next_id);
     struct checkpoints *c = new_checkpoints(run);
@@ -156,6 +164,14 @@ bool checkpoints_init(struct run *run)
     return true;
 }
 
+/* Starts the generation of one of several workers. False after a diagnostic. */
+static bool start_part(struct run *run)
+{
+    struct run_id id;
+    memcpy(id.bytes, run->options.peers->job_run, sizeof(id.bytes));
+    return checkpoint_start_part(run->dir, (struct checkpoint_id){0}, &id, run->diags);
+}
+
 /* RocksDB gets a quarter of the memory budget, for its block cache and write buffers. */
 bool checkpoints_open_state(struct run *run)
 {
@@ -168,8 +184,9 @@ bool checkpoints_open_state(struct run *run)
         if (!run->is_from)
             from_store_forget(run, run->diags);
         const struct run_id *before = run->is_begun_again ? &c->from_run : NULL;
-        if (run->is_from ? !checkpoint_start_from(run->dir, &c->from, before, run->diags)
-                         : !checkpoint_start_generation(run->dir, run->resumed, run->diags))
+        if (run->options.peers != NULL ? !start_part(run)
+            : run->is_from             ? !checkpoint_start_from(run->dir, &c->from, before, run->diags)
+                                       : !checkpoint_start_generation(run->dir, run->resumed, run->diags))
             return false;
         path = checkpoint_database_path(run->dir, 0, &run->arena);
     } else if (run->plan->has_state) {
@@ -239,6 +256,7 @@ void checkpoints_free(struct run *run)
     checkpoint_dir_close(c->from_dir);
     temporary_directory_remove(&c->from_temporary);
     checkpoint_from_free(&c->from);
+    many_free(c->many);
     buffer_free(&c->parts);
     buffer_free(&c->inputs);
     arena_free(&c->arena);

@@ -4,6 +4,7 @@
 #define LEAT_RUN_CHECKPOINTS_CHECKPOINTS_H
 
 #include "run/base/base.h"
+#include "run/base/peers.h"
 #include "state/checkpoint.h"
 
 /* Opens the checkpoint directory and finds the checkpoint to begin with: sets the members of struct run under
@@ -27,6 +28,10 @@ bool checkpoints_start(struct run *run);
 void checkpoints_join(struct run *run);
 /* Call after the join: whether the last micro-batch's checkpoint was published and is committed; else adds a diagnostic. */
 bool checkpoints_have_last(struct run *run);
+/* Takes PEER_ASK, PEER_BEGIN, PEER_READY, PEER_PART or PEER_HEAD of another worker. False: it is none that the run can have. Any thread, from
+ * checkpoints_init to checkpoints_free. */
+LEAT_CHECKED bool checkpoints_receive(struct run *run, uint32_t worker, enum peer_message tag,
+                                      struct words *message);
 /* Fills *turn; only where run->barrier is not NULL. */
 void checkpoints_turn(struct run *run, struct run_checkpoint_turn *turn);
 /* Adds the figures of checkpoints. */

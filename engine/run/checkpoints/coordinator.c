@@ -90,7 +90,7 @@ static void begin_checkpoint(struct checkpoints *c)
     b->state = BARRIER_OPENING;
     c->begun_us = os_monotonic_us();
     pthread_mutex_unlock(&b->mutex);
-    bool is_good = make_writer(c);
+    bool is_good = make_writer(c) && many_open(c);
     pthread_mutex_lock(&b->mutex);
     if (!is_good) {
         note_failed(c);
@@ -102,22 +102,36 @@ static void begin_checkpoint(struct checkpoints *c)
     b->last_is_refused = !is_good && b->last_is_wanted;
     b->last_is_wanted = b->is_wanted = false;
     b->has_lately_failed |= !is_good;
-    if (!is_good)
+    if (!is_good) {
+        many_say_ready(c, c->next_epoch, false);
+        c->next_epoch += c->many != NULL; /* others may have begun that one */
         return;
+    }
     b->epoch = c->next_epoch++;
     b->has_failed = false;
     b->stop_us = 0;
     b->remaining = 0;
     for (uint32_t stage = 0; stage < c->run->plan->stages_count; stage++)
         b->remaining += run_stage_pieces(c->run, stage);
+    many_say_ready(c, b->epoch, true);
 }
 
-/* *segment: gets the order log of the epoch; its bytes are valid until the next checkpoint is written. */
+/* *segment: gets the order log of the epoch, where this worker writes it; its bytes are valid until the next checkpoint is written. */
 static bool write_order(struct checkpoints *c, struct str *segment)
 {
     const struct barrier *b = c->run->barrier;
+    if (many_follows(c))
+        return true;
     *segment = order_segment(c->run, b->epoch, &c->diags);
     return segment->data != NULL && checkpoint_write_order(b->writer, *segment, &c->diags);
+}
+
+static bool has_failed(struct barrier *b)
+{
+    pthread_mutex_lock(&b->mutex);
+    bool has_failed = b->has_failed;
+    pthread_mutex_unlock(&b->mutex);
+    return has_failed;
 }
 
 /* *bytes: gets how many were written. */
@@ -136,7 +150,7 @@ static bool write_and_publish(struct checkpoints *c, struct str *segment, uint64
         run_fail(run); /* run_wait adds the diagnostic */
         return false;
     }
-    if (b->has_failed || !checkpoint_write(b->writer, run->stores.count, &c->diags) ||
+    if (has_failed(b) || !checkpoint_write(b->writer, run->stores.count, &c->diags) ||
         !write_order(c, segment)) {
         checkpoint_abandon(b->writer);
         return false;
@@ -149,6 +163,25 @@ static bool write_and_publish(struct checkpoints *c, struct str *segment, uint64
     return checkpoint_publish(b->writer, &info, &c->diags);
 }
 
+/* The checkpoint counts: tells the sinks, and removes older ones that nobody needs. */
+static void commit(struct checkpoints *c, struct str segment)
+{
+    struct run *run = c->run;
+    const struct job_checkpoint *config = &run->plan->config.checkpoint;
+    if (!run_awaits_store(run))
+        lanes_committed(run, run->barrier->epoch, segment);
+    struct checkpoint_keep keep = {
+        .last = config->keep.last, .hourly = config->keep.hourly, .daily = config->keep.daily};
+    uint32_t removed;
+    /* A file that could not be removed is tried again at the next turn; say() reports it. */
+    if (!checkpoint_prune(run->dir, &keep, &removed, &c->diags))
+        c->diags.errors = 0;
+    if (c->count == 0 && run->is_from)
+        from_store_forget(run, &c->diags);
+    if (c->count == 0)
+        checkpoint_forget_restored(run->dir);
+}
+
 static void finish_checkpoint(struct checkpoints *c)
 {
     struct barrier *b = c->run->barrier;
@@ -156,24 +189,13 @@ static void finish_checkpoint(struct checkpoints *c)
     int64_t begun_us = os_thread_cpu_us();
     uint64_t bytes = 0;
     bool is_published = write_and_publish(c, &segment, &bytes);
-    if (is_published && !run_is_fenced(c->run)) {
-        if (!run_awaits_store(c->run))
-            lanes_committed(c->run, b->epoch, segment);
+    if (is_published && !run_is_fenced(c->run))
         checkpoint_redo_passed(c->run->dir, order_published(c->run));
-        struct checkpoint_keep keep = {.last = c->run->plan->config.checkpoint.keep.last,
-                                       .hourly = c->run->plan->config.checkpoint.keep.hourly,
-                                       .daily = c->run->plan->config.checkpoint.keep.daily};
-        uint32_t removed;
-        /* A file that could not be removed is tried again at the next turn; say() reports it. */
-        if (!checkpoint_prune(c->run->dir, &keep, &removed, &c->diags))
-            c->diags.errors = 0;
-        if (c->count == 0 && c->run->is_from)
-            from_store_forget(c->run, &c->diags);
-        if (c->count == 0)
-            checkpoint_forget_restored(c->run->dir);
-    } else if (!is_published) {
+    is_published = many_agree(c, is_published);
+    if (is_published && !run_is_fenced(c->run))
+        commit(c, segment);
+    else if (!is_published)
         sequencer_forget_barrier(c->run);
-    }
     pthread_mutex_lock(&b->mutex);
     b->writer = NULL;
     b->state = BARRIER_IDLE;
@@ -203,6 +225,15 @@ static void finish_checkpoint(struct checkpoints *c)
     say(c);
 }
 
+/* Whether to begin a checkpoint now; `end`: the turn's. With the barrier's mutex held. */
+static bool is_due(struct checkpoints *c, int64_t end)
+{
+    const struct barrier *b = c->run->barrier;
+    if (many_follows(c))
+        return many_is_begun(c);
+    return b->last_is_wanted || b->is_wanted || os_monotonic_us() >= end;
+}
+
 /* Waits for the next turn, a request for a checkpoint, or the end. A checkpoint begins `every` after the
  * last one began. If the last one took longer than half of `every`, the pause after it is as long as it took,
  * but at most `every`. */
@@ -214,8 +245,8 @@ static void wait_for_turn(struct checkpoints *c)
     int64_t turn = MIN(MAX(every - took, took), every);
     if (b->has_lately_failed) /* there may be room on the disk again soon */
         turn = MIN(turn, (int64_t)RETRY_US);
-    int64_t end = time_add(now, turn);
-    while (!b->must_end && !b->last_is_wanted && !b->is_wanted && os_monotonic_us() < end) {
+    int64_t end = many_follows(c) ? TIME_MAX : time_add(now, turn);
+    while (!b->must_end && !is_due(c, end)) {
         struct timespec until = wait_until(MIN(end - os_monotonic_us(), (int64_t)LOCK_LOOK_US));
         if (wait_on(&b->condition, &b->mutex, &until))
             continue;
@@ -238,8 +269,14 @@ static void *coordinator_main(void *argument)
             begin_checkpoint(c);
             run_wake(c->run);
         }
-        while (!b->must_end && (b->state == BARRIER_REQUESTED || b->state == BARRIER_RUNNING))
+        while (!b->must_end &&
+               ((b->state == BARRIER_REQUESTED && !many_is_withdrawn(c)) || b->state == BARRIER_RUNNING))
             pthread_cond_wait(&b->condition, &b->mutex);
+        if (b->state == BARRIER_REQUESTED && many_is_withdrawn(c)) {
+            checkpoint_abandon(b->writer);
+            b->writer = NULL;
+            b->state = BARRIER_IDLE;
+        }
         if (b->state == BARRIER_WRITING) {
             pthread_mutex_unlock(&b->mutex);
             finish_checkpoint(c);
@@ -264,7 +301,7 @@ void checkpoints_join(struct run *run)
     struct checkpoints *c = run->checkpoints;
     struct barrier *b = run->barrier;
     pthread_mutex_lock(&b->mutex);
-    while (b->state == BARRIER_WRITING)
+    while (b->state == BARRIER_WRITING && (c->many == NULL || !run_has_failed(run)))
         pthread_cond_wait(&b->condition, &b->mutex);
     b->must_end = true;
     pthread_cond_broadcast(&b->condition);

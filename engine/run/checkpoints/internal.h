@@ -5,6 +5,7 @@
 #include "run/base/barrier.h"
 #include "run/checkpoint_list.h"
 #include "run/checkpoints/checkpoints.h"
+#include "run/head.h"
 
 enum { PARTS_ID_MAX = UINT16_MAX };
 
@@ -18,6 +19,19 @@ struct past {
     struct past_checkpoint taken[RUN_CHECKPOINTS_MAX];
     struct run_checkpoint_failure failed[RUN_CHECKPOINTS_FAILED_MAX];
     uint64_t taken_count, failed_count;
+};
+
+/* many.c: what workers have said of checkpoints; under the barrier's mutex. */
+struct many {
+    /* Of a worker that does not lead: the newest epoch that the leader has begun; withdrawn before it had a barrier; decided upon; and
+     * made the head. */
+    uint64_t begun, withdrawn, decided, head;
+    /* Of the leader: the epoch in work; whether it awaits parts, or before, that all have begun; who has answered; and the worker
+     * that has refused, RUN_WORKERS_MAX: none. */
+    uint64_t epoch;
+    bool awaits_parts, has_answered[RUN_WORKERS_MAX];
+    uint32_t answers, refuser;
+    struct run_head_part parts[RUN_WORKERS_MAX]; /* their directories are malloc'd */
 };
 
 struct checkpoints {
@@ -47,6 +61,7 @@ struct checkpoints {
      * that a lane stood still for it. */
     int64_t published_us, duration_us, stop_us;
     struct past past;
+    struct many *many; /* NULL: the run is alone */
 };
 
 /* past.c; under the barrier's mutex. */
@@ -68,6 +83,23 @@ LEAT_CHECKED bool upload_is_committed(struct upload *upload, struct diag_list *d
 void upload_free(struct upload *upload);
 /* Any thread. */
 void upload_stats(struct upload *upload, struct run_stats *stats);
+
+/* many.c: checkpoints of several workers. many_new: NULL: the run is alone. */
+struct many *many_new(const struct run *run);
+void many_free(struct many *many); /* NULL is allowed */
+/* Whether another worker leads, and says when checkpoints begin. */
+bool many_follows(const struct checkpoints *c);
+/* Whether the leader has begun a checkpoint that this worker has not; sets its epoch as the next one. With the barrier's mutex held. */
+bool many_is_begun(struct checkpoints *c);
+/* Whether the leader has withdrawn the checkpoint that this worker has begun, before it had a barrier. With the mutex held. */
+bool many_is_withdrawn(const struct checkpoints *c);
+/* The leader's writer is made: whether all others have begun the checkpoint, too. False after a diagnostic: it is withdrawn. */
+LEAT_CHECKED bool many_open(struct checkpoints *c);
+/* Tells the leader whether this worker has begun the checkpoint. With the mutex held. */
+void many_say_ready(struct checkpoints *c, uint64_t epoch, bool is_good);
+/* This worker has written its part, or could not: whether the checkpoint has become the head. Waits for the other workers. False after
+ * a diagnostic, or because this worker could not. */
+LEAT_CHECKED bool many_agree(struct checkpoints *c, bool is_written);
 
 /* parts.c */
 /* Call when run->resumed is chosen: sets run->ids and run->has_saved. For a run that begins with another

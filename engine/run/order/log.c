@@ -1,6 +1,7 @@
 #include "run/order/internal.h"
 
 #include "core/mem.h"
+#include "run/base/peers.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -162,7 +163,8 @@ bool order_init(struct run *run)
     run->order = order;
     order->file_fd = order->files.fd = -1;
     order->file_path = run->options.record_order;
-    order->is_written = (run->barrier != NULL || order->file_path != NULL) && run->trace == NULL;
+    order->is_written =
+        (run->barrier != NULL || order->file_path != NULL) && run->trace == NULL && peers_is_leader(run);
     return replay_log_choose(run);
 }
 

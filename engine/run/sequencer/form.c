@@ -5,9 +5,9 @@
  * Four steps, each of which knows no more than it says:
  *
  *   offer    of each partition: whether it has rows, and the order time of its next end
- *   choose   from the offers, never from rows: what the micro-batch holds (struct number)
+ *   choose   from the offers, never from rows: what the micro-batch holds, and whether it has a barrier (struct number)
  *   cut      the rows of each partition, and what only they show: slices, and what moves watermarks
- *   finish   watermarks, load, barrier and placement; the entries in the order log
+ *   finish   watermarks, load and placement; the entries in the order log; with a barrier, the positions
  *
  * All under the sequencer's mutex. */
 #include "run/sequencer/internal.h"
@@ -291,6 +291,9 @@ bool form_choose(struct run *run, uint64_t micro_batch, struct number *number)
         return false;
     s->order_highest = MAX(s->order_highest, number->bound);
     number->highest = s->order_highest;
+    number->barrier = run->barrier == NULL ? 0 : barrier_attach(run, number->is_end);
+    if (number->barrier != 0)
+        s->last_barrier = micro_batch + 1;
     return true;
 }
 
@@ -372,10 +375,10 @@ static void set_watermarks(struct run *run, const struct number *number, const s
         number->slot->watermarks[source] = number->is_final ? TIME_MAX : s->source_watermarks[source];
 }
 
-/* Attaches what is due at a barrier. */
-static void finish_barrier(struct run *run, struct slot *slot)
+/* Does what is due at a barrier. */
+static void finish_barrier(struct run *run, struct slot *slot, uint64_t epoch)
 {
-    slot->barrier = run->barrier == NULL ? 0 : barrier_attach(run, slot->is_end);
+    slot->barrier = epoch;
     slot->next = slot->announced = NULL;
     if (slot->barrier == 0)
         return;
@@ -383,7 +386,6 @@ static void finish_barrier(struct run *run, struct slot *slot)
     log_seal(run);
     if (!slot->is_end)
         placements_turn(run, slot->micro_batch, &slot->announced, &slot->next);
-    run->sequencer->last_barrier = slot->micro_batch + 1;
 }
 
 void form_slot(struct run *run, struct slot *slot)
@@ -417,7 +419,7 @@ void form_finish(struct run *run, const struct number *number, const struct cut 
     log_micro_batch(run, number, cut);
     s->has_input_ended |= number->has_work;
     s->is_replaying &= !number->has_work;
-    finish_barrier(run, slot);
+    finish_barrier(run, slot, number->barrier);
     form_slot(run, slot);
 }
 

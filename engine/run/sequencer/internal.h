@@ -79,6 +79,7 @@ struct number {
     uint64_t logged;
     bool ends_all;
     bool follows_load; /* the load follows from its rows */
+    uint64_t barrier;  /* epoch of the checkpoint behind it; 0: none */
 };
 
 /* What the partitions of a source contribute to its watermark. */
@@ -241,6 +242,8 @@ uint32_t sequencer_find_local(struct run *run, uint32_t source, struct str name)
 struct str sequencer_partition_name(struct run *run, const struct partition *p);
 /* Appends the positions at which a resume goes on behind the micro-batch that is being formed. */
 void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out);
+/* The same of one partition of this worker, behind the micro-batch that was cut last. */
+void sequencer_save_partition(struct run *run, struct partition *p, struct byte_buffer *out);
 
 /* form.c */
 /* Forms one micro-batch; false: not possible now. */
@@ -264,8 +267,10 @@ uint32_t offer_end(const struct sequencer *s, const struct partition *p, const s
 /* peers.c: the same over several workers */
 void sequencer_peers_init(struct run *run);
 void sequencer_peers_free(struct run *run);
-/* Call once it is known whether a log is replayed, before it names partitions. */
+/* Call once positions are restored, and once it is known whether a log is replayed, before it names partitions. */
 void sequencer_peers_begin(struct run *run);
+/* The leader: appends the position of a partition, as its owner said it of the micro-batch with the barrier. */
+void peers_put_position(const struct run *run, const struct partition *p, struct byte_buffer *out);
 /* Does what messages ask for, and what this worker's partitions allow; returns whether a micro-batch was formed. */
 bool peers_form(struct run *run);
 /* The leader: makes the offer of a partition, as far as its owner has said. peers_note_idle: the partition is idle from the

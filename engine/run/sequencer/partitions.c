@@ -184,6 +184,37 @@ struct str sequencer_partition_name(struct run *run, const struct partition *p)
     return name;
 }
 
+void sequencer_save_partition(struct run *run, struct partition *p, struct byte_buffer *out)
+{
+    const struct source_kind *kind = run_source_node(run, p->source)->source_kind;
+    const struct source_position position = partition_position(p);
+    p->saved = position.b;
+    words_put(out, p->source);
+    words_put_text(out, sequencer_partition_name(run, p));
+    words_put(out, p->has_offsets);
+    words_put(out, (uint64_t)position.a);
+    words_put(out, (uint64_t)position.b);
+    words_put(out, position.record);
+    words_put(out, (uint64_t)position.line);
+    words_put(out, p->resume_rows + p->skip_rows);
+    words_put(out, (uint64_t)p->order_max);
+    words_put(out, (uint64_t)p->event_max);
+    words_put(out, p->has_event);
+    words_put(out, p->has_own_order);
+    words_put(out, p->is_idle);
+    words_put(out, p->since_cut);
+    words_put(out, p->records);
+    words_put(out, (uint64_t)p->marked);
+    size_t keys = out->length;
+    words_put(out, 0);
+    key_times_save(&p->keys, out);
+    uint64_t keys_bytes = out->length - keys - sizeof(keys_bytes);
+    memcpy(out->data + keys, &keys_bytes, sizeof(keys_bytes));
+    char mark[SOURCE_MARK_BYTES];
+    size_t bytes = kind->mark == NULL ? 0 : kind->mark(&run->sources[p->source], p->local, &position, mark);
+    words_put_text(out, (struct str){mark, bytes});
+}
+
 /* Called when the micro-batch with the barrier is formed: all its rows are sequenced, and none after them. */
 void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out)
 {
@@ -209,34 +240,10 @@ void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out)
     s->has_risen = false;
     for (uint32_t i = 0; i < s->partitions_count; i++) {
         struct partition *p = &s->partitions[i];
-        const struct source_kind *kind = plan->nodes[plan->sources[p->source]].source_kind;
-        const struct source_position position = partition_position(p);
-        p->saved = position.b;
-        words_put(out, p->source);
-        words_put_text(out, sequencer_partition_name(run, p));
-        words_put(out, p->has_offsets);
-        words_put(out, (uint64_t)position.a);
-        words_put(out, (uint64_t)position.b);
-        words_put(out, position.record);
-        words_put(out, (uint64_t)position.line);
-        words_put(out, p->resume_rows + p->skip_rows);
-        words_put(out, (uint64_t)p->order_max);
-        words_put(out, (uint64_t)p->event_max);
-        words_put(out, p->has_event);
-        words_put(out, p->has_own_order);
-        words_put(out, p->is_idle);
-        words_put(out, p->since_cut);
-        words_put(out, p->records);
-        words_put(out, (uint64_t)p->marked);
-        size_t keys = out->length;
-        words_put(out, 0);
-        key_times_save(&p->keys, out);
-        uint64_t keys_bytes = out->length - keys - sizeof(keys_bytes);
-        memcpy(out->data + keys, &keys_bytes, sizeof(keys_bytes));
-        char mark[SOURCE_MARK_BYTES];
-        size_t bytes =
-            kind->mark == NULL ? 0 : kind->mark(&run->sources[p->source], p->local, &position, mark);
-        words_put_text(out, (struct str){mark, bytes});
+        if (unlikely(s->peers != NULL))
+            peers_put_position(run, p, out);
+        else
+            sequencer_save_partition(run, p, out);
     }
     if (state == POSITIONS_ENDED)
         ended_save(run, out);

@@ -40,12 +40,18 @@ void sequencer_peers_init(struct run *run)
 
 void sequencer_peers_begin(struct run *run)
 {
-    struct sequencer_peers *peers = run->sequencer->peers;
+    const struct sequencer *s = run->sequencer;
+    struct sequencer_peers *peers = s->peers;
     if (peers == NULL)
         return;
-    peers->offers = !run->sequencer->is_replaying;
-    peers->is_by_log = run->sequencer->is_replaying && peers_is_leader(run);
-    peers->told_partitions = run->sequencer->partitions_count;
+    peers->offers = !s->is_replaying;
+    peers->is_by_log = s->is_replaying && peers_is_leader(run);
+    peers->told_partitions = s->partitions_count;
+    peers->next = peers->own_next = s->first;
+    for (uint32_t worker = 0; worker < peers_count(run); worker++)
+        peers->cuts_next[worker] = s->first;
+    for (uint32_t i = 0; i < s->partitions_count; i++)
+        peers->partitions[i].is_idle = s->partitions[i].is_idle;
 }
 
 static void free_messages(struct message *first)
@@ -64,8 +70,10 @@ void sequencer_peers_free(struct run *run)
         return;
     free_messages(peers->first);
     free_messages(peers->told);
-    for (uint32_t i = 0; i < run->sequencer->partitions_room; i++)
+    for (uint32_t i = 0; i < run->sequencer->partitions_room; i++) {
         free(peers->partitions[i].ends);
+        buffer_free(&peers->partitions[i].position);
+    }
     for (uint32_t i = 0; i < SLOTS; i++) {
         free(peers->chosen[i].cut.slices);
         free(peers->chosen[i].over.items);
@@ -153,7 +161,7 @@ static bool take_watermarks(struct run *run, struct slot *slot, struct words *me
             return false;
         s->source_watermarks[i] = slot->is_final ? s->source_watermarks[i] : slot->watermarks[i];
     }
-    return peers_is_whole(message);
+    return !message->is_short;
 }
 
 /* Others: the leader has finished a micro-batch, which this worker has cut: its slot is free. */
@@ -171,10 +179,9 @@ static bool take_formed(struct run *run, struct words *message)
     slot->is_final = is_final != 0;
     slot->load = s->load = (uint32_t)load;
     slot->is_published = false;
-    slot->barrier = 0;
-    slot->next = slot->announced = NULL;
     slot->placement = placements_now(run);
-    if (!own_take_done(run, slot, message) || !take_watermarks(run, slot, message))
+    if (!own_take_done(run, slot, message) || !take_watermarks(run, slot, message) ||
+        !take_formed_barrier(run, slot, message) || !peers_is_whole(message))
         return false;
     form_slot(run, slot);
     return true;

@@ -32,6 +32,8 @@ struct peer_partition {
         bool is_whole;
     } taken; /* with --until: its rows up to this order time are taken, and where is_whole, those of that time */
     int64_t cut_time, cut_offset; /* of the newest slice that its owner has cut */
+    struct byte_buffer
+        position; /* the leader's: what the owner said of the last micro-batch with a barrier */
 };
 
 enum { ENDS_MAX = PIECES_MAX * BATCH_ROWS /* ends that are offered at once: of all rows read ahead */ };
@@ -98,6 +100,17 @@ void peers_send_to(struct run *run, uint32_t worker);
 /* What becomes of a message of the leader. */
 enum told { TOLD_TAKEN, TOLD_LATER /* it waits for rows */, TOLD_BAD /* the job cannot have it */ };
 enum { TOLD_MAX = 4 * SLOTS + PARTITIONS_MAX };
+
+/* peers_barrier.c: what messages say of a barrier; those that take: false: the message is none.
+ *   - put_barrier: whether the micro-batch that was chosen has one; take_barrier: takes that in.
+ *   - put_positions: where this worker's partitions stand behind the micro-batch that was cut; lead_take_positions: the leader takes
+ *     that in, from their owner.
+ *   - take_formed_barrier: the slot's micro-batch is formed, and has that barrier. */
+void put_barrier(const struct number *number, struct byte_buffer *out);
+bool take_barrier(const struct run *run, struct number *number, struct words *message);
+void put_positions(struct run *run, const struct number *number, struct byte_buffer *out);
+bool lead_take_positions(struct run *run, uint32_t from, const struct number *number, struct words *message);
+bool take_formed_barrier(struct run *run, struct slot *slot, struct words *message);
 
 /* peers_own.c: every worker, of its partitions. own_take_number: takes PEER_NUMBER. */
 void own_offer(struct run *run);

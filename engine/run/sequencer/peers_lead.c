@@ -192,6 +192,7 @@ static void tell_number(struct run *run, const struct chosen *chosen)
     put_ids(out, &chosen->over);
     put_ids(out, &chosen->idle);
     put_ids(out, &chosen->without);
+    put_barrier(number, out);
     size_t length = out->length;
     for (uint32_t worker = 0; worker < peers_count(run); worker++) {
         out->length = length;
@@ -311,6 +312,8 @@ bool lead_take_cut(struct run *run, uint32_t from, struct words *message)
     for (uint32_t i = 0; is_cut && i < run->plan->sources_count; i++)
         if (!take_part(run, from, i, &cut->parts[i], message))
             return false;
+    if (!lead_take_positions(run, from, &chosen->number, message))
+        return false;
     chosen->cuts_left--;
     return peers_is_whole(message);
 }
@@ -347,6 +350,7 @@ bool lead_finish(struct run *run)
     lead_put_done(run, slot, &peers->out);
     for (uint32_t i = 0; i <= run->plan->sources_count; i++)
         words_put(&peers->out, (uint64_t)slot->watermarks[i]);
+    words_put(&peers->out, slot->barrier);
     peers_send_all(run, &peers->out);
     return log_keep_up(run);
 }

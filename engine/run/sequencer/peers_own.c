@@ -166,7 +166,8 @@ static bool take_number(struct run *run, struct words *message, struct number *n
     for (enum list list = 0; list < LISTS; list++)
         if (!take_ids(s, message, &s->peers->lists[list]))
             return false;
-    return (rows != NUMBER_LOGGED || own_take_slices(run, number, message)) && peers_is_whole(message);
+    return take_barrier(run, number, message) &&
+           (rows != NUMBER_LOGGED || own_take_slices(run, number, message)) && peers_is_whole(message);
 }
 
 /* An owner: cuts what the leader has chosen. */
@@ -187,6 +188,7 @@ enum told own_take_number(struct run *run, struct words *message)
     for (uint32_t i = 0; i < s->partitions_count; i++)
         s->partitions[i].is_held_back = false;
     put_cut(run, &number, &s->peers->own, &s->peers->out);
+    put_positions(run, &number, &s->peers->out);
     peers_send_to(run, run->options.peers->leader);
     return TOLD_TAKEN;
 }

@@ -14,7 +14,9 @@
 bool sequencer_begin(struct run *run)
 {
     struct sequencer *s = run->sequencer;
-    if (!run->was_finished && !replay_begin(run))
+    if (run->was_finished)
+        sequencer_peers_begin(run);
+    else if (!replay_begin(run))
         return false;
     for (uint32_t i = 0; i < s->partitions_count; i++)
         log_known(&s->partitions[i]);

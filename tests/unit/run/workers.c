@@ -4,6 +4,7 @@
 #include "core/buffer.h"
 #include "core/key.h"
 #include "core/mem.h"
+#include "core/os.h"
 #include "run/base/base.h"
 
 #include <pthread.h>
@@ -24,6 +25,7 @@ struct queue {
 struct worker {
     struct workers *workers;
     struct run_peers peers;
+    char directory[64];
     struct run *run;
     struct queue queues[RUN_WORKERS_MAX]; /* by sender */
     pthread_mutex_t mutex;
@@ -36,6 +38,7 @@ struct worker {
 struct workers {
     uint32_t count;
     uint64_t seed;
+    const struct way *way;
     struct worker items[RUN_WORKERS_MAX];
 };
 
@@ -156,6 +159,48 @@ void workers_free(struct workers *workers)
 
 /* --- Jobs --- */
 
+static void write_head(const char *folder, struct str manifest)
+{
+    char path[64], made[64];
+    snprintf(path, sizeof(path), "%s/HEAD", folder);
+    snprintf(made, sizeof(made), "%s/HEAD.new", folder);
+    leat_assert(os_write_file(made, manifest.data, manifest.length, NULL, NULL) == 0 &&
+                rename(made, path) == 0);
+}
+
+/* Implements run_peers.publish. The coordinator's thread of the leader. */
+static bool publish(void *engine, uint64_t epoch, struct str manifest)
+{
+    const struct worker *worker = engine;
+    const struct way *way = worker->workers->way;
+    struct heads none = {.refused = way->refuses}, *heads = way->heads != NULL ? way->heads : &none;
+    (void)epoch;
+    if (heads->refused < way->refuses) {
+        heads->refused++;
+        return false;
+    }
+    write_head(way->folder, manifest);
+    heads->published++;
+    if (way->heads == NULL)
+        return true;
+    buffer_clear(&heads->last);
+    buffer_append(&heads->last, manifest.data, manifest.length);
+    return true;
+}
+
+static void set_checkpoints(struct workers *workers, const struct way *way)
+{
+    workers->way = way;
+    for (uint32_t i = 0; i < workers->count && way->folder != NULL; i++) {
+        struct worker *worker = &workers->items[i];
+        snprintf(worker->directory, sizeof(worker->directory), "%s/%u", way->folder, i);
+        worker->peers.directory = worker->directory;
+        worker->peers.incarnation = way->incarnation;
+        memset(worker->peers.job_run, 7, sizeof(worker->peers.job_run));
+        worker->peers.publish = publish;
+    }
+}
+
 /* Adds the figures of one worker; a sink's note is of the worker that has it. */
 static void collect(struct run *run, struct outcome *outcome)
 {
@@ -273,6 +318,15 @@ char *workers_fail(const char *text, uint32_t count, uint32_t lanes, const struc
     return error;
 }
 
+/* One worker asks for checkpoints, until it has ended; the leader begins them. */
+static void ask_for_checkpoints(struct run *run)
+{
+    while (!run_has_ended(run)) {
+        run_checkpoint(run);
+        usleep(200);
+    }
+}
+
 void workers_run(const char *text, uint32_t count, uint32_t lanes, const struct way *way,
                  struct outcome *outcome)
 {
@@ -283,6 +337,8 @@ void workers_run(const char *text, uint32_t count, uint32_t lanes, const struct 
     *outcome = (struct outcome){0};
     way = way == NULL ? &(struct way){0} : way;
     for (uint32_t i = 0; i < runs_count; i++) {
+        if (count > 0)
+            set_checkpoints(workers, way);
         prepare(&all[i], text, lanes, count > 0 ? workers_peers(workers, i) : NULL, way);
         runs[i] = all[i].run;
     }
@@ -292,10 +348,12 @@ void workers_run(const char *text, uint32_t count, uint32_t lanes, const struct 
         assert_true(run_start(runs[i]));
     if (way->stops_after > 0)
         stop_after(runs[runs_count - 1], way->stops_after);
-    if (count > 0)
-        workers_end(workers);
+    if (way->folder != NULL)
+        ask_for_checkpoints(runs[runs_count - 1]);
     for (uint32_t i = 0; i < runs_count; i++)
         check(&all[i], text, run_wait(runs[i]));
+    if (count > 0)
+        workers_end(workers);
     for (uint32_t i = 0; i < runs_count; i++) {
         collect(runs[i], outcome);
         run_free(runs[i]);

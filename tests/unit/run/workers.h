@@ -3,6 +3,7 @@
 #ifndef LEAT_TESTS_UNIT_RUN_WORKERS_H
 #define LEAT_TESTS_UNIT_RUN_WORKERS_H
 
+#include "core/buffer.h"
 #include "run/run.h"
 
 struct workers *workers_new(uint32_t count, uint64_t seed);
@@ -10,7 +11,8 @@ struct workers *workers_new(uint32_t count, uint64_t seed);
 const struct run_peers *workers_peers(struct workers *workers, uint32_t worker);
 /* Begins to deliver; runs: one for each worker. */
 void workers_begin(struct workers *workers, struct run **runs);
-/* Waits until all runs have ended, and delivers no more; call before run_wait, whose run may be freed then. */
+/* Waits until all runs have ended, and delivers no more. Call it before run_free; where they take checkpoints, after run_wait of all,
+ * for with the last one they wait for each other. */
 void workers_end(struct workers *workers);
 void workers_free(struct workers *workers);
 
@@ -33,6 +35,17 @@ struct way {
     const char *replays;             /* path of the order log to replay; NULL: none */
     uint64_t
         stops_after; /* the last worker stops it, once so many micro-batches are formed; 0: it does not */
+    /* With checkpoints, one behind the other. folder: worker n's lie in FOLDER/n, and the head in FOLDER/HEAD; those of a run that is
+     * alone lie where the job says. NULL: the job takes none. */
+    const char *folder;
+    uint64_t incarnation;
+    uint64_t refuses;    /* so many heads, the first ones, are not taken */
+    struct heads *heads; /* gets what was published; may be NULL */
+};
+
+struct heads {
+    uint64_t published, refused;
+    struct byte_buffer last; /* manifest; the caller's */
 };
 
 /* Runs a job that must fail, or be refused by its leader, and returns the first error, which the caller frees. */

@@ -1,0 +1,154 @@
+/* Checkpoints of several workers: they change no row and no entry of the order log; what becomes the head has a part of each. */
+#include "workers.h"
+
+#include "core/mem.h"
+#include "core/order_log.h"
+#include "core/os.h"
+#include "run/head.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* Partitions of different speeds; rows meet in windows, in a union; a learner stands on one worker. */
+#define STREAMS                                                                                              \
+    "source a = sequence { count: 12000, keys: 500, rate: 900, event_time: ts }\n"                           \
+    "source b = sequence { count: 3600, keys: 300, rate: 300, seed: 4, event_time: ts }\n"                   \
+    "source c = sequence { count: 300, keys: 300, rate: 30, seed: 5, event_time: ts }\n"                     \
+    "stream u = a | union b, c\n"                                                                            \
+    "stream f = u | feature by key over 1h { n: count(), before: last(value) }\n"                            \
+    "stream w = f | window by key over tumbling(1s) { n: count(), s: sum(before) }\n"                        \
+    "source d = ctr { events: 1500, stream: labelled, event_time: ts, max_delay: 10s }\n"                    \
+    "learner m = fm from d { label: clicked, sparse: [user, item], dense: [price]\n"                         \
+    "  embedding: { dim: 4, rows_max: 1024 }, metrics_every: 1000 }\n"                                       \
+    "sink f = null from f\n"                                                                                 \
+    "sink w = null from w\n"                                                                                 \
+    "sink p = null from m.predictions\n"
+
+static const char job[] = "job j { checkpoint: { dir: \"alone\", every: 10ms } }\n" STREAMS;
+
+static const struct {
+    uint32_t workers, lanes;
+} sizes[] = {{1, 2}, {2, 2}, {3, 1}};
+
+static void same(const struct outcome *one, const struct outcome *other)
+{
+    assert_int_equal(one->sinks, other->sinks);
+    for (uint32_t i = 0; i < one->sinks; i++)
+        assert_string_equal(one->notes[i], other->notes[i]);
+    assert_memory_equal(one->counters, other->counters, one->nodes * sizeof(one->counters[0]));
+    assert_int_equal(one->micro_batches, other->micro_batches);
+    assert_int_equal(one->is_finished, other->is_finished);
+}
+
+/* Appends the entries of a log, of all its segments, without those that begin and end a segment. */
+static void read_entries(const char *path, struct byte_buffer *entries)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    struct order_entry entry;
+    assert_int_equal(os_read_file(path, 1 << 30, &text, &bytes), 0);
+    for (size_t at = 0; at < bytes;) {
+        struct order_reader reader;
+        assert_true(order_open(&reader, (struct str){text + at, bytes - at}));
+        while (order_next(&reader, &entry))
+            if (entry.tag != ORDER_PARTITION && entry.tag != ORDER_EPOCH)
+                buffer_printf(entries, "%d %u %llu %lld\n", entry.tag, entry.partition,
+                              (unsigned long long)entry.records, (long long)entry.time);
+        assert_null(reader.why);
+        at += order_segment_bytes(&reader.head);
+        order_close(&reader);
+    }
+    free(text);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void remove_folder(const char *path)
+{
+    assert_int_equal(os_remove_tree(path), 0);
+}
+
+/* The head has a part of each worker, of the same epoch, as it lies in that worker's directory. */
+static void check_head(const struct byte_buffer *manifest, uint32_t workers)
+{
+    struct run_head head;
+    const char *why;
+    struct arena arena = {0};
+    struct diag_list diags;
+    diag_list_init(&diags, &arena);
+    assert_true(run_head_decode((struct str){manifest->data, manifest->length}, &head, &why));
+    assert_int_equal(head.count, workers);
+    for (uint32_t i = 0; i < head.count; i++) {
+        char path[CHECKPOINT_PATH_BYTES];
+        snprintf(path, sizeof(path), "%.*s", STR_ARGS(head.parts[i].directory));
+        struct checkpoint_dir_options options = {.path = path, .read_only = true};
+        struct checkpoint_dir *dir = checkpoint_dir_open(&options, &diags);
+        uint8_t digest[CHECKPOINT_DIGEST_BYTES];
+        uint64_t bytes;
+        assert_non_null(dir);
+        assert_int_equal(head.parts[i].id.epoch, head.epoch);
+        assert_int_equal(head.parts[i].incarnation, 3);
+        assert_true(checkpoint_digest(dir, head.parts[i].id, digest, &bytes, &diags));
+        assert_memory_equal(digest, head.parts[i].digest, sizeof(digest));
+        assert_int_equal(bytes, head.parts[i].bytes);
+        checkpoint_dir_close(dir);
+    }
+    arena_free(&arena);
+}
+
+static void test_same(void **state)
+{
+    struct outcome alone, other;
+    struct byte_buffer order = {0};
+    uint64_t refuses = *state == NULL ? 0 : 1;
+    workers_run(job, 0, 2, &(struct way){.folder = "alone", .order = "alone.order"}, &alone);
+    read_entries("alone.order", &order);
+    remove_folder("alone");
+    for (size_t i = 0; i < ARRAY_COUNT(sizes); i++) {
+        struct heads heads = {0};
+        struct byte_buffer entries = {0};
+        struct way way = {
+            .folder = "many", .order = "many.order", .incarnation = 3, .refuses = refuses, .heads = &heads};
+        workers_run(job, sizes[i].workers, sizes[i].lanes, &way, &other);
+        same(&alone, &other);
+        read_entries("many.order", &entries);
+        assert_int_equal(entries.length, order.length);
+        assert_memory_equal(entries.data, order.data, order.length);
+        assert_true(heads.published > 1 && heads.refused == refuses);
+        check_head(&heads.last, sizes[i].workers);
+        remove_folder("many");
+        buffer_free(&entries);
+        buffer_free(&heads.last);
+    }
+    buffer_free(&order);
+}
+
+/* Many short micro-batches, slow ones, so that several checkpoints come; little memory for state, so that these have databases. */
+static void set_knobs(void)
+{
+    struct arena arena = {0};
+    struct diag_list diags;
+    diag_list_init(&diags, &arena);
+    assert_int_equal(setenv("LEAT_TEST_CUT", "60", 1), 0);
+    assert_int_equal(setenv("LEAT_TEST_STATE", "4096", 1), 0);
+    assert_int_equal(setenv("LEAT_FAILPOINTS", "run.claimed=sleep:4", 1), 0);
+    assert_true(failpoints_init(&diags));
+    arena_free(&arena);
+}
+
+int main(void)
+{
+    static char refuses[] = "refuses";
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same),
+                                       cmocka_unit_test_prestate(test_same, refuses)};
+    char folder[] = "worker-checkpoints-XXXXXX";
+    if (mkdtemp(folder) == NULL || chdir(folder) != 0)
+        return 2;
+    set_knobs();
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return chdir("..") != 0 || rmdir(folder) != 0 ? 2 : failed;
+}
