@@ -162,6 +162,8 @@ struct checkpoint *checkpoint_open(struct checkpoint_dir *dir, struct checkpoint
 void checkpoint_close(struct checkpoint *checkpoint); /* NULL is allowed */
 /* Valid until checkpoint_close. */
 const struct checkpoint_info *checkpoint_info(const struct checkpoint *checkpoint);
+/* Number of databases, of all parts (checkpoint_join). */
+uint32_t checkpoint_databases(const struct checkpoint *checkpoint);
 
 /* Reads all records of the parts whose name begins with `prefix` ("op/3/"), base first, without those of key
  * groups outside of `groups`, a set that outlives the reader. NULL: everything. Several readers may be open; one thread uses
@@ -180,7 +182,7 @@ bool checkpoint_reader_close(struct snapshot_reader *reader);
 struct snapshot_writer *snapshot_memory_begin(uint64_t epoch);
 LEAT_CHECKED bool snapshot_memory_end(struct snapshot_writer *writer, struct byte_buffer *records);
 struct snapshot_reader *snapshot_memory_reader(struct str records);
-/* Puts a database of the checkpoint, below checkpoint_info.databases, into the directory `path`, whose old content is removed,
+/* Puts a database of the checkpoint, below checkpoint_databases, into the directory `path`, whose old content is removed,
  * for state_store_open(..., is_restored). *has_database: whether it was there; else there is no directory then. False after
  * E0702. */
 LEAT_CHECKED bool checkpoint_restore_database(struct checkpoint *checkpoint, uint32_t number,
@@ -280,10 +282,19 @@ void checkpoint_digest_of(struct str bytes, uint8_t digest[CHECKPOINT_DIGEST_BYT
 LEAT_CHECKED bool checkpoint_digest(const struct checkpoint_dir *dir, struct checkpoint_id id,
                                     uint8_t digest[CHECKPOINT_DIGEST_BYTES], uint64_t *bytes,
                                     struct diag_list *diags);
-/* As checkpoint_start_generation, for a worker: the job's run id is known, and the parent may be missing (generation 0) though the job
- * goes on, because this worker had no part of the checkpoint. */
+/* As checkpoint_start_generation, for a worker: the job's run id is known; the parent may be missing (generation 0) though the job goes
+ * on, because this worker had no part of the checkpoint; and the generation is above `newest`. */
 LEAT_CHECKED bool checkpoint_start_part(struct checkpoint_dir *dir, struct checkpoint_id parent,
-                                        const struct run_id *run, struct diag_list *diags);
+                                        const struct run_id *run, uint32_t newest, struct diag_list *diags);
+struct checkpoint_joint {
+    const char *directory;
+    struct checkpoint_id id;
+    uint8_t digest[CHECKPOINT_DIGEST_BYTES]; /* of its MANIFEST */
+};
+/* Opens parts as one checkpoint, which has the records and databases of all; checkpoint_info is the first one's. They are verified
+ * when they are read, and only what is read. fingerprint: of the job. NULL after E0702, or as checkpoint_find's. */
+struct checkpoint *checkpoint_join(const struct checkpoint_joint *joints, uint32_t count,
+                                   struct str fingerprint, struct diag_list *diags);
 
 /* --- For a mirror on another machine (serve/link.h) --- */
 

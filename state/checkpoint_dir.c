@@ -481,10 +481,10 @@ bool checkpoint_start_generation(struct checkpoint_dir *dir, const struct checkp
 }
 
 bool checkpoint_start_part(struct checkpoint_dir *dir, struct checkpoint_id parent, const struct run_id *run,
-                           struct diag_list *diags)
+                           uint32_t newest, struct diag_list *diags)
 {
     struct generation generation = {.parent = parent, .run = *run};
-    return start_generation(dir, generation, 0, diags);
+    return start_generation(dir, generation, newest, diags);
 }
 
 bool checkpoint_start_from(struct checkpoint_dir *dir, const struct checkpoint_from *from,

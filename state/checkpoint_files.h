@@ -126,6 +126,9 @@ struct checkpoint {
     struct arena arena;
     struct manifest chain[CHECKPOINT_CHAIN_MAX]; /* base first */
     uint32_t count;
+    /* checkpoint_join: the next part, and its own `dir` is closed with it; its bytes are verified when they are read. */
+    struct checkpoint *next;
+    bool is_part;
 };
 
 /* checkpoint_lock.c. Takes the lock; false after E0701 or E0706. */

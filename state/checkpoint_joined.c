@@ -35,3 +35,78 @@ bool checkpoint_digest(const struct checkpoint_dir *dir, struct checkpoint_id id
     arena_free(&arena);
     return is_good;
 }
+
+static bool refuse_digest(const struct checkpoint_joint *joint, struct diag_list *diags)
+{
+    struct diag *d = checkpoint_damaged(joint->directory, -1, false, diags,
+                                        "a part of the checkpoint is not the one that its manifest names");
+    diag_hint(diags, d, "restore this directory as it was when the checkpoint was taken");
+    return false;
+}
+
+static bool refuse_job(const struct checkpoint *part, struct diag_list *diags)
+{
+    struct diag *d = diag_error(diags, DIAG_OTHER_JOB, (struct span){0, 0},
+                                "the checkpoint in %s is of another job, or of this job before it changed",
+                                part->dir->path);
+    diag_hint(diags, d, "start the job as it was when the checkpoint was taken");
+    return false;
+}
+
+static bool refuse_format(const struct checkpoint *part, struct diag_list *diags)
+{
+    struct diag *d = diag_error(diags, DIAG_OTHER_VERSION, (struct span){0, 0},
+                                "the checkpoint in %s is of format %u, expected %d", part->dir->path,
+                                checkpoint_info(part)->format, CHECKPOINT_FORMAT);
+    diag_hint(diags, d, "go on with the version of leat that wrote it");
+    return false;
+}
+
+/* Opens what the part's chain says, and checks that it is what was to be joined. False after a diagnostic. */
+static bool open_part(struct checkpoint_dir *dir, const struct checkpoint_joint *joint,
+                      struct str fingerprint, struct checkpoint **part, struct diag_list *diags)
+{
+    uint8_t digest[CHECKPOINT_DIGEST_BYTES];
+    uint64_t bytes;
+    enum decode_result result;
+    if (!checkpoint_digest(dir, joint->id, digest, &bytes, diags))
+        return false;
+    if (memcmp(digest, joint->digest, sizeof(digest)) != 0)
+        return refuse_digest(joint, diags);
+    *part = chain_open(dir, joint->id, false, &result, diags);
+    if (*part == NULL)
+        return false;
+    (*part)->is_part = true;
+    bool is_good = true;
+    for (uint32_t i = 0; i < (*part)->count && is_good;
+         i++) /* pieces without digests cannot be verified later */
+        if ((*part)->chain[i].piece_digests == NULL)
+            is_good = manifest_verify(dir, &(*part)->chain[i], false, diags);
+    return is_good && (checkpoint_info(*part)->format == CHECKPOINT_FORMAT || refuse_format(*part, diags)) &&
+           (str_equal(checkpoint_info(*part)->fingerprint, fingerprint) || refuse_job(*part, diags));
+}
+
+struct checkpoint *checkpoint_join(const struct checkpoint_joint *joints, uint32_t count,
+                                   struct str fingerprint, struct diag_list *diags)
+{
+    struct checkpoint *first = NULL, **end = &first;
+    bool is_good = true;
+    for (uint32_t i = 0; i < count && is_good; i++) {
+        struct checkpoint_dir_options options = {.path = joints[i].directory, .read_only = true};
+        struct checkpoint_dir *dir = checkpoint_dir_open(&options, diags);
+        is_good = dir != NULL && open_part(dir, &joints[i], fingerprint, end, diags);
+        if (*end == NULL)
+            checkpoint_dir_close(dir);
+        else
+            end = &(*end)->next;
+    }
+    if (is_good && checkpoint_databases(first) > PLACEMENT_INSTANCES_MAX) {
+        diag_error(diags, DIAG_TOO_MANY, (struct span){0, 0}, "a checkpoint has more than %d databases",
+                   PLACEMENT_INSTANCES_MAX);
+        is_good = false;
+    }
+    if (is_good)
+        return first;
+    checkpoint_close(first);
+    return NULL;
+}

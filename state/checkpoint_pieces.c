@@ -116,14 +116,54 @@ static bool load(struct snapshot_reader *reader, uint64_t offset, uint32_t bytes
     return true;
 }
 
+/* Compares a piece with its digest. False after E0702. */
+static bool verify_piece(const struct manifest *manifest, uint64_t index, const char *data, const char *path,
+                         struct diag_list *diags)
+{
+    struct manifest_piece piece = manifest_piece(manifest, index);
+    uint8_t digest[DIGEST_BYTES];
+    digest_of(data, piece.bytes, digest);
+    if (memcmp(digest, manifest->piece_digests + index * DIGEST_BYTES, DIGEST_BYTES) == 0)
+        return true;
+    checkpoint_damaged(path, (int64_t)piece.offset, false, diags,
+                       "the piece at this offset does not match its digest");
+    return false;
+}
+
+/* Verifies the pieces from `first` on that were loaded. False after E0702. */
+static bool verify_run(struct snapshot_reader *reader, const struct manifest *manifest, uint64_t first)
+{
+    char path[PATH_BYTES];
+    size_t at = 0;
+    state_path(reader, path);
+    for (uint64_t i = first; i < reader->next_piece && !reader->is_failed; i++) {
+        reader->is_failed = !verify_piece(manifest, i, reader->data + at, path, reader->diags);
+        at += manifest_piece(manifest, i).bytes;
+    }
+    return !reader->is_failed;
+}
+
+/* Goes on with the next link of the chain, or the first one of the next part. */
+static void next_link(struct snapshot_reader *reader)
+{
+    if (reader->fd >= 0)
+        close(reader->fd);
+    reader->fd = -1;
+    reader->next_piece = 0;
+    reader->link++;
+    if (reader->link < reader->checkpoint->count || reader->checkpoint->next == NULL)
+        return;
+    reader->checkpoint = reader->checkpoint->next;
+    reader->link = 0;
+}
+
 /* Loads the next run of pieces that may have records for this reader and lie one behind another, over the whole chain: a MiB, or
  * one piece that is larger. False: end or error. */
 static bool next_run(struct snapshot_reader *reader)
 {
-    for (; reader->checkpoint != NULL && reader->link < reader->checkpoint->count;
-         reader->link++, reader->next_piece = 0) {
+    for (; reader->checkpoint != NULL && reader->link < reader->checkpoint->count; next_link(reader)) {
         const struct manifest *manifest = &reader->checkpoint->chain[reader->link];
-        uint64_t offset = 0;
+        uint64_t offset = 0, first = 0;
         uint32_t bytes = 0;
         for (; reader->next_piece < manifest->pieces_count; reader->next_piece++) {
             struct manifest_piece piece = manifest_piece(manifest, reader->next_piece);
@@ -131,16 +171,16 @@ static bool next_run(struct snapshot_reader *reader)
             if (bytes > 0 && (!is_next || piece.offset != offset + bytes ||
                               bytes + (uint64_t)piece.bytes > CHECKPOINT_CHUNK_BYTES))
                 break;
-            if (bytes == 0)
+            if (bytes == 0) {
                 offset = piece.offset;
+                first = reader->next_piece;
+            }
             if (is_next)
                 bytes += piece.bytes;
         }
         if (bytes > 0)
-            return load(reader, offset, bytes);
-        if (reader->fd >= 0)
-            close(reader->fd);
-        reader->fd = -1;
+            return load(reader, offset, bytes) &&
+                   (!reader->checkpoint->is_part || verify_run(reader, manifest, first));
     }
     return false;
 }
@@ -175,20 +215,6 @@ bool snapshot_get(struct snapshot_reader *reader, uint32_t *key_group, struct st
 }
 
 /* --- Verifying --- */
-
-/* Compares a piece with its digest. False after E0702. */
-static bool verify_piece(const struct manifest *manifest, uint64_t index, const char *data, const char *path,
-                         struct diag_list *diags)
-{
-    struct manifest_piece piece = manifest_piece(manifest, index);
-    uint8_t digest[DIGEST_BYTES];
-    digest_of(data, piece.bytes, digest);
-    if (memcmp(digest, manifest->piece_digests + index * DIGEST_BYTES, DIGEST_BYTES) == 0)
-        return true;
-    checkpoint_damaged(path, (int64_t)piece.offset, false, diags,
-                       "the piece at this offset does not match its digest");
-    return false;
-}
 
 bool pieces_verify(const struct checkpoint_dir *dir, const struct manifest *manifest, struct diag_list *diags)
 {

@@ -415,10 +415,13 @@ enum checkpoint_found checkpoint_find(struct checkpoint_dir *dir, struct checkpo
 
 void checkpoint_close(struct checkpoint *checkpoint)
 {
-    if (checkpoint == NULL)
-        return;
-    arena_free(&checkpoint->arena);
-    free(checkpoint);
+    for (struct checkpoint *next; checkpoint != NULL; checkpoint = next) {
+        next = checkpoint->next;
+        if (checkpoint->is_part)
+            checkpoint_dir_close(checkpoint->dir);
+        arena_free(&checkpoint->arena);
+        free(checkpoint);
+    }
 }
 
 const struct checkpoint_info *checkpoint_info(const struct checkpoint *checkpoint)
@@ -426,9 +429,20 @@ const struct checkpoint_info *checkpoint_info(const struct checkpoint *checkpoin
     return &checkpoint->chain[checkpoint->count - 1].info;
 }
 
+uint32_t checkpoint_databases(const struct checkpoint *checkpoint)
+{
+    uint32_t count = 0;
+    for (; checkpoint != NULL; checkpoint = checkpoint->next)
+        count += checkpoint_info(checkpoint)->databases;
+    return count;
+}
+
 bool checkpoint_restore_database(struct checkpoint *checkpoint, uint32_t number, const char *path,
                                  bool *has_database, struct diag_list *diags)
 {
+    for (; number >= checkpoint_info(checkpoint)->databases && checkpoint->next != NULL;
+         checkpoint = checkpoint->next)
+        number -= checkpoint_info(checkpoint)->databases;
     char database[DATABASE_NAME_BYTES + 1];
     const struct manifest *manifest = &checkpoint->chain[checkpoint->count - 1];
     char directory[PATH_BYTES], from[PATH_BYTES + 1024], to[PATH_BYTES + 1024];
@@ -447,6 +461,8 @@ bool checkpoint_restore_database(struct checkpoint *checkpoint, uint32_t number,
         if (error != 0)
             break;
         snprintf(from, sizeof(from), "%s/%.*s", directory, STR_ARGS(name));
+        if (checkpoint->is_part && !manifest_file_verify(from, &manifest->files[i], false, diags))
+            return false;
         snprintf(to, sizeof(to), "%s/%.*s", path, (int)(name.length - length), name.data + length);
         bool is_table = name.length > 4 && memcmp(name.data + name.length - 4, ".sst", 4) == 0;
         /* Table files never change and can be linked; the others change, and the checkpoint's must not. */

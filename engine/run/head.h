@@ -11,9 +11,9 @@
 /* An ordinary checkpoint, in the directory of the worker that wrote it. */
 struct run_head_part {
     uint32_t worker;
-    uint64_t incarnation;                    /* of the workers when it was written */
-    struct checkpoint_id id;                 /* its epoch is that of all parts */
-    uint64_t bytes;                          /* of all its files */
+    struct checkpoint_id
+        id;         /* its generation is the incarnation of the workers; its epoch that of all parts */
+    uint64_t bytes; /* of all its files */
     uint8_t digest[CHECKPOINT_DIGEST_BYTES]; /* of its MANIFEST */
     struct str directory;
 };
@@ -30,5 +30,8 @@ struct run_head {
 void run_head_encode(const struct run_head *head, struct byte_buffer *out);
 /* Reads a manifest, whose bytes come from outside; texts point into them. False: *why says what is wrong, a static text. */
 LEAT_CHECKED bool run_head_decode(struct str manifest, struct run_head *head, const char **why);
+/* Appends the manifest of a run that was alone: of the newest whole checkpoint in its directory, so that several workers can begin with
+ * it. False after a diagnostic. */
+LEAT_CHECKED bool run_head_of_run(const char *directory, struct byte_buffer *out, struct diag_list *diags);
 
 #endif

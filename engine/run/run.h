@@ -40,10 +40,11 @@ struct run_peers {
     void (*send)(void *engine, uint32_t worker, struct str message);
     void *engine;
     /* Where the job takes checkpoints. directory: this worker's own, in place of the job's `dir`; those who begin with the head read
-     * it under the same name. incarnation: from 1; rises each time that the workers begin again. job_run: the job's id for sinks
+     * it under the same name. incarnation: from 1; rises each time that the workers begin again: the generation of all their
+     * checkpoints. job_run: the job's id for sinks
      * (struct run_id), the same at all workers; not used where they begin with a head, which has it. */
     const char *directory;
-    uint64_t incarnation;
+    uint32_t incarnation;
     uint8_t job_run[16];
     /* Of the leader: makes the manifest the job's head, in place of the one before. False: it did not; the checkpoint is abandoned
      * then, and the next one tried. May take long. The coordinator's thread. */
@@ -65,6 +66,9 @@ struct run_options {
     const char *from;
     const char *const *drops; /* RUN_FROM: names of parts (plan_node.part) whose state is left behind */
     uint32_t drops_count;
+    /* Manifest of a checkpoint of several workers, or of one that was alone (run/head.h), with which this run begins, alone or as a
+     * worker, in place of what lies in its own directory; length 0: none. Where a run with a head is alone, `mode` does not count. */
+    struct str head;
     /* The supervisor has restarted the job. With RUN_FROM: if an earlier life has begun from `from`, its run
      * goes on. */
     bool is_restart;

@@ -51,6 +51,8 @@ static bool refuse_without(struct run *run)
 static bool find_begin(struct run *run)
 {
     enum run_start_mode mode = run->options.mode;
+    if (run->checkpoints->head != NULL)
+        return head_open(run);
     if (run->options.peers != NULL) {
         run->replaces_parts = !checkpoint_dir_is_empty(run->dir);
         return true;
@@ -95,7 +97,9 @@ static bool fence_sinks(struct run *run)
     struct run_id before;
     bool goes_on = run->options.mode == RUN_AUTO || run->options.mode == RUN_RESUME;
     bool is_restored = goes_on && checkpoint_is_restored(run->dir);
-    if (!checkpoint_newest_run(run->dir, &before))
+    if (run->checkpoints->head != NULL)
+        before = run->checkpoints->head->run;
+    else if (!checkpoint_newest_run(run->dir, &before))
         return true;
     for (uint32_t i = 0; i < run->plan->nodes_count; i++) {
         const struct plan_node *node = &run->plan->nodes[i];
@@ -147,7 +151,7 @@ bool checkpoints_init(struct run *run)
         return false;
     if (checkpoint_dir_taken_from(run->dir) != NULL)
         run_note(run, "taking over `%s` from %s", run->path, checkpoint_dir_taken_from(run->dir));
-    if (!upload_open(run) || (run->trace == NULL && !fence_sinks(run)))
+    if (!upload_open(run) || !head_read(run) || (run->trace == NULL && !fence_sinks(run)))
         return false;
     if (!(run->trace != NULL ? before_record_choose(run) : find_begin(run)) || !parts_init(run, &next_id))
         return false;
@@ -164,29 +168,22 @@ bool checkpoints_init(struct run *run)
     return true;
 }
 
-/* Starts the generation of one of several workers. False after a diagnostic. */
-static bool start_part(struct run *run)
-{
-    struct run_id id;
-    memcpy(id.bytes, run->options.peers->job_run, sizeof(id.bytes));
-    return checkpoint_start_part(run->dir, (struct checkpoint_id){0}, &id, run->diags);
-}
-
 /* RocksDB gets a quarter of the memory budget, for its block cache and write buffers. */
 bool checkpoints_open_state(struct run *run)
 {
     struct checkpoints *c = run->checkpoints;
     const char *path = NULL;
+    bool is_worker = run->options.peers != NULL;
     if (c != NULL && run->trace == NULL) {
-        if (run->is_resumed && !run->is_from)
+        if (run->is_resumed && !run->is_from && c->head == NULL)
             checkpoint_redo_find(run->dir, positions_micro_batch(checkpoint_info(run->resumed)->sources),
                                  run->diags);
         if (!run->is_from)
             from_store_forget(run, run->diags);
         const struct run_id *before = run->is_begun_again ? &c->from_run : NULL;
-        if (run->options.peers != NULL ? !start_part(run)
-            : run->is_from             ? !checkpoint_start_from(run->dir, &c->from, before, run->diags)
-                                       : !checkpoint_start_generation(run->dir, run->resumed, run->diags))
+        if (is_worker || c->head != NULL ? !head_start(run)
+            : run->is_from               ? !checkpoint_start_from(run->dir, &c->from, before, run->diags)
+                                         : !checkpoint_start_generation(run->dir, run->resumed, run->diags))
             return false;
         path = checkpoint_database_path(run->dir, 0, &run->arena);
     } else if (run->plan->has_state) {
@@ -208,7 +205,8 @@ bool checkpoints_open_state(struct run *run)
     struct state_stores_options options = {.path = path,
                                            .count = run->options.move_seed != 0 ? run->lanes_count : 1,
                                            .memory_bytes = (size_t)(memory / 4),
-                                           .from = run->is_resumed ? run->resumed : NULL};
+                                           .from = run->is_resumed ? run->resumed : NULL,
+                                           .are_of_some = peers_count(run) > 1};
     run->operator_memory_bytes = memory / 2;
     if (!state_stores_open(&run->stores, &options, run->diags))
         return false;
@@ -257,6 +255,7 @@ void checkpoints_free(struct run *run)
     temporary_directory_remove(&c->from_temporary);
     checkpoint_from_free(&c->from);
     many_free(c->many);
+    free(c->head);
     buffer_free(&c->parts);
     buffer_free(&c->inputs);
     arena_free(&c->arena);

@@ -1,6 +1,9 @@
 #include "run/head.h"
 
+#include "core/mem.h"
 #include "run/base/words.h"
+
+#include <stdlib.h>
 
 static const char title[] = "leat head 1";
 
@@ -15,7 +18,6 @@ void run_head_encode(const struct run_head *head, struct byte_buffer *out)
     words_put(out, head->count);
     for (uint32_t i = 0; i < head->count; i++) {
         const struct run_head_part *part = &head->parts[i];
-        words_put(out, part->incarnation);
         words_put(out, part->id.generation);
         words_put(out, part->bytes);
         buffer_append(out, part->digest, sizeof(part->digest));
@@ -48,7 +50,6 @@ static void take_bytes(struct words *words, uint8_t *bytes, size_t count)
 /* False: the part is not as it must be. */
 static bool take_part(struct words *words, struct run_head_part *part)
 {
-    part->incarnation = words_take(words);
     uint64_t generation = words_take(words);
     part->id.generation = (uint32_t)generation;
     part->bytes = words_take(words);
@@ -85,4 +86,37 @@ bool run_head_decode(struct str manifest, struct run_head *head, const char **wh
     }
     *why = "there is more behind its end";
     return words.left.length == 0;
+}
+
+static bool describe(struct checkpoint_dir *dir, const char *directory, struct byte_buffer *out,
+                     struct diag_list *diags)
+{
+    struct checkpoint *newest = NULL;
+    enum checkpoint_found found = checkpoint_find(dir, &newest, diags);
+    if (found == CHECKPOINT_NONE)
+        diag_hint(diags,
+                  diag_error(diags, DIAG_NO_CHECKPOINT, (struct span){0}, "there is no checkpoint in `%s`",
+                             directory),
+                  "name the directory of a run that has taken one");
+    if (found != CHECKPOINT_FOUND)
+        return false;
+    const struct checkpoint_info *info = checkpoint_info(newest);
+    struct run_head *head = mem_calloc(1, sizeof(*head));
+    *head = (struct run_head){.run = info->run, .epoch = info->id.epoch, .count = 1};
+    head->parts[0] = (struct run_head_part){.id = info->id, .directory = str_from(directory)};
+    bool is_good = checkpoint_digest(dir, info->id, head->parts[0].digest, &head->parts[0].bytes, diags);
+    if (is_good)
+        run_head_encode(head, out);
+    free(head);
+    checkpoint_close(newest);
+    return is_good;
+}
+
+bool run_head_of_run(const char *directory, struct byte_buffer *out, struct diag_list *diags)
+{
+    struct checkpoint_dir_options options = {.path = directory, .read_only = true};
+    struct checkpoint_dir *dir = checkpoint_dir_open(&options, diags);
+    bool is_good = dir != NULL && describe(dir, directory, out, diags);
+    checkpoint_dir_close(dir);
+    return is_good;
 }

@@ -61,7 +61,8 @@ struct checkpoints {
      * that a lane stood still for it. */
     int64_t published_us, duration_us, stop_us;
     struct past past;
-    struct many *many; /* NULL: the run is alone */
+    struct many *many;     /* NULL: the run is alone */
+    struct run_head *head; /* with which this life begins; NULL: none */
 };
 
 /* past.c; under the barrier's mutex. */
@@ -100,6 +101,14 @@ void many_say_ready(struct checkpoints *c, uint64_t epoch, bool is_good);
 /* This worker has written its part, or could not: whether the checkpoint has become the head. Waits for the other workers. False after
  * a diagnostic, or because this worker could not. */
 LEAT_CHECKED bool many_agree(struct checkpoints *c, bool is_written);
+
+/* head_begin.c: beginning with a head (run_options.head). Control thread; each is false after a diagnostic.
+ *   - head_read: reads the manifest, if the run has one, into c->head.
+ *   - head_open: opens its parts as run->resumed.
+ *   - head_start: starts the generation of a worker, or of a run that begins with a head. */
+LEAT_CHECKED bool head_read(struct run *run);
+LEAT_CHECKED bool head_open(struct run *run);
+LEAT_CHECKED bool head_start(struct run *run);
 
 /* parts.c */
 /* Call when run->resumed is chosen: sets run->ids and run->has_saved. For a run that begins with another

@@ -138,7 +138,6 @@ static bool describe_own(struct checkpoints *c, struct run_head_part *part)
 {
     const struct run_peers *peers = c->run->options.peers;
     *part = (struct run_head_part){.worker = peers->self,
-                                   .incarnation = peers->incarnation,
                                    .id = {checkpoint_generation(c->run->dir), c->run->barrier->epoch},
                                    .directory = str_from(peers->directory)};
     return checkpoint_digest(c->run->dir, part->id, part->digest, &part->bytes, &c->diags);
@@ -203,7 +202,6 @@ static void say_part(const struct checkpoints *c, bool is_good, const struct run
     words_put(&message, c->run->barrier->epoch);
     words_put(&message, is_good);
     if (is_good) {
-        words_put(&message, part->incarnation);
         words_put(&message, part->id.generation);
         words_put(&message, part->bytes);
         words_put_text(&message, (struct str){(const char *)part->digest, sizeof(part->digest)});
@@ -270,7 +268,6 @@ static bool take_outcome(struct checkpoints *c, struct words *message)
 static bool take_part(struct run_head_part *part, uint32_t worker, struct words *message)
 {
     part->worker = worker;
-    part->incarnation = words_take(message);
     uint64_t generation = words_take(message);
     part->bytes = words_take(message);
     struct str digest = words_take_text(message), directory = words_take_text(message);

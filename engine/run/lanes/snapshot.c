@@ -260,8 +260,7 @@ static void *restore_instances(void *argument)
     r->is_good = true;
     for (uint32_t i = 0; i < run->lanes->stages_total && r->is_good; i++) {
         struct stage_instance *stage = run->lanes->stages[i];
-        for (uint32_t k = 0; k < stage->stage->nodes_count && stage->instance == r->instance && r->is_good;
-             k++)
+        for (uint32_t k = 0; k < stage->stage->nodes_count && stage->local == r->instance && r->is_good; k++)
             r->is_good = restore_node(run, stage, &stage->nodes[k], r->from, diags);
     }
     return NULL;

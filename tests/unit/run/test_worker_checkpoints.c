@@ -1,4 +1,5 @@
-/* Checkpoints of several workers: they change no row and no entry of the order log; what becomes the head has a part of each. */
+/* Checkpoints of several workers: they change no row and no entry of the order log; what becomes the head has a part of each; and a job
+ * that is killed goes on from the head, at any number of workers, as if it had not been. */
 #include "workers.h"
 
 #include "core/mem.h"
@@ -7,9 +8,11 @@
 #include "run/head.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -31,9 +34,11 @@
 
 static const char job[] = "job j { checkpoint: { dir: \"alone\", every: 10ms } }\n" STREAMS;
 
-static const struct {
-    uint32_t workers, lanes;
-} sizes[] = {{1, 2}, {2, 2}, {3, 1}};
+struct size {
+    uint32_t workers, lanes; /* workers 0: alone */
+};
+
+static const struct size sizes[] = {{1, 2}, {2, 2}, {3, 1}};
 
 static void same(const struct outcome *one, const struct outcome *other)
 {
@@ -91,7 +96,7 @@ static void check_head(const struct byte_buffer *manifest, uint32_t workers)
         uint64_t bytes;
         assert_non_null(dir);
         assert_int_equal(head.parts[i].id.epoch, head.epoch);
-        assert_int_equal(head.parts[i].incarnation, 3);
+        assert_int_equal(head.parts[i].id.generation, 3);
         assert_true(checkpoint_digest(dir, head.parts[i].id, digest, &bytes, &diags));
         assert_memory_equal(digest, head.parts[i].digest, sizeof(digest));
         assert_int_equal(bytes, head.parts[i].bytes);
@@ -108,7 +113,7 @@ static void test_same(void **state)
     workers_run(job, 0, 2, &(struct way){.folder = "alone", .order = "alone.order"}, &alone);
     read_entries("alone.order", &order);
     remove_folder("alone");
-    for (size_t i = 0; i < ARRAY_COUNT(sizes); i++) {
+    for (size_t i = refuses; i < ARRAY_COUNT(sizes); i++) {
         struct heads heads = {0};
         struct byte_buffer entries = {0};
         struct way way = {
@@ -127,6 +132,77 @@ static void test_same(void **state)
     buffer_free(&order);
 }
 
+/* One life of the job: from an argument of the program. */
+struct life {
+    unsigned workers, lanes, incarnation, dies_at, dies_before;
+};
+#define LIFE "%u:%u:%u:%u:%u"
+
+static void live(const struct life *life, struct outcome *outcome)
+{
+    struct heads heads = {0};
+    char *manifest = NULL;
+    size_t bytes = 0;
+    if (life->incarnation > 1)
+        assert_int_equal(os_read_file("many/HEAD", 1 << 20, &manifest, &bytes), 0);
+    struct way way = {.folder = life->workers > 0 ? "many" : "alone",
+                      .incarnation = life->incarnation,
+                      .dies_at = life->dies_at,
+                      .dies_before = life->dies_before != 0,
+                      .heads = &heads,
+                      .head = {manifest, bytes}};
+    workers_run(job, life->workers, life->lanes, &way, outcome);
+    buffer_free(&heads.last);
+    free(manifest);
+}
+
+/* Lives in a process of its own, which is killed. */
+static void live_and_die(const struct life *life)
+{
+    int status;
+    char text[64];
+    snprintf(text, sizeof(text), LIFE, life->workers, life->lanes, life->incarnation, life->dies_at,
+             life->dies_before);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        execl("/proc/self/exe", "life", text, NULL);
+        _exit(126);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+/* A job that is killed again and again, and begins each time with the head, at other numbers of workers, gives what it gives alone
+ * without a break. Each second life dies before its second head is there: then parts newer than the head lie in the directories. */
+static void goes_on(const struct size *sizes_of, size_t count, const struct outcome *alone)
+{
+    struct outcome outcome;
+    for (unsigned i = 0; i < count; i++) {
+        bool is_last = i + 1 == count;
+        struct life life = {sizes_of[i].workers, sizes_of[i].lanes, i + 1, is_last ? 0 : 2, i % 2};
+        if (is_last)
+            live(&life, &outcome);
+        else
+            live_and_die(&life);
+    }
+    same(alone, &outcome);
+    remove_folder("many");
+    remove_folder("alone");
+}
+
+static void test_death(void **state)
+{
+    static const struct size lives[][4] = {
+        {{2, 1}, {2, 1}, {2, 2}, {2, 1}}, {{3, 1}, {2, 2}, {4, 1}, {1, 2}}, {{1, 1}, {3, 1}, {2, 1}, {0, 2}}};
+    struct outcome alone;
+    (void)state;
+    workers_run(job, 0, 2, &(struct way){.folder = "alone"}, &alone);
+    remove_folder("alone");
+    for (size_t i = 0; i < ARRAY_COUNT(lives); i++)
+        goes_on(lives[i], ARRAY_COUNT(lives[i]), &alone);
+}
+
 /* Many short micro-batches, slow ones, so that several checkpoints come; little memory for state, so that these have databases. */
 static void set_knobs(void)
 {
@@ -135,16 +211,25 @@ static void set_knobs(void)
     diag_list_init(&diags, &arena);
     assert_int_equal(setenv("LEAT_TEST_CUT", "60", 1), 0);
     assert_int_equal(setenv("LEAT_TEST_STATE", "4096", 1), 0);
-    assert_int_equal(setenv("LEAT_FAILPOINTS", "run.claimed=sleep:4", 1), 0);
+    assert_int_equal(setenv("LEAT_FAILPOINTS", "run.claimed=sleep:3", 1), 0);
     assert_true(failpoints_init(&diags));
     arena_free(&arena);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    struct life life;
+    struct outcome outcome;
+    if (argc == 2 && sscanf(argv[1], LIFE, &life.workers, &life.lanes, &life.incarnation, &life.dies_at,
+                            &life.dies_before) == 5) {
+        set_knobs();
+        live(&life, &outcome);
+        return 0; /* it should have been killed */
+    }
     static char refuses[] = "refuses";
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_same),
-                                       cmocka_unit_test_prestate(test_same, refuses)};
+                                       cmocka_unit_test_prestate(test_same, refuses),
+                                       cmocka_unit_test(test_death)};
     char folder[] = "worker-checkpoints-XXXXXX";
     if (mkdtemp(folder) == NULL || chdir(folder) != 0)
         return 2;

@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,16 +174,18 @@ static bool publish(void *engine, uint64_t epoch, struct str manifest)
 {
     const struct worker *worker = engine;
     const struct way *way = worker->workers->way;
-    struct heads none = {.refused = way->refuses}, *heads = way->heads != NULL ? way->heads : &none;
+    struct heads *heads = way->heads;
     (void)epoch;
     if (heads->refused < way->refuses) {
         heads->refused++;
         return false;
     }
-    write_head(way->folder, manifest);
     heads->published++;
-    if (way->heads == NULL)
-        return true;
+    if (heads->published == way->dies_at && way->dies_before)
+        (void)kill(getpid(), SIGKILL);
+    write_head(way->folder, manifest);
+    if (heads->published == way->dies_at)
+        (void)kill(getpid(), SIGKILL);
     buffer_clear(&heads->last);
     buffer_append(&heads->last, manifest.data, manifest.length);
     return true;
@@ -252,6 +255,7 @@ static void prepare(struct worker_run *w, const char *text, uint32_t lanes, cons
     struct plan *plan = is_good ? plan_make(job, &plan_options, &w->arena, &w->diags) : NULL;
     bool is_leader = peers == NULL || peers->self == peers->leader;
     struct run_options options = {.lanes = lanes,
+                                  .head = way->head,
                                   .until_us = way->until_us == 0 ? TIME_MAX : way->until_us,
                                   .record_order = is_leader ? way->order : NULL,
                                   .order = way->replays,

@@ -38,9 +38,12 @@ struct way {
     /* With checkpoints, one behind the other. folder: worker n's lie in FOLDER/n, and the head in FOLDER/HEAD; those of a run that is
      * alone lie where the job says. NULL: the job takes none. */
     const char *folder;
-    uint64_t incarnation;
+    uint32_t incarnation;
     uint64_t refuses;    /* so many heads, the first ones, are not taken */
-    struct heads *heads; /* gets what was published; may be NULL */
+    uint64_t dies_at;    /* the process is killed when it has published so many heads; 0: it is not */
+    bool dies_before;    /* with dies_at: before the last one of them is the head */
+    struct heads *heads; /* gets what was published */
+    struct str head;     /* with which the job begins; length 0: none */
 };
 
 struct heads {

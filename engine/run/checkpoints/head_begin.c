@@ -1,0 +1,87 @@
+/* Beginning with a head: the parts of all workers are one checkpoint (checkpoint_join), of which each stage instance takes what is its
+ * own, at any number of workers: records and rows of its key groups, from whatever parts have them; all of a stage with one instance;
+ * positions from the part of the worker that led. */
+#include "run/checkpoints/internal.h"
+
+#include "core/mem.h"
+
+#include <stdlib.h>
+
+bool head_read(struct run *run)
+{
+    const char *why;
+    struct run_head *head;
+    if (run->options.head.length == 0)
+        return true;
+    run->checkpoints->head = head = mem_calloc(1, sizeof(*head));
+    if (run_head_decode(run->options.head, head, &why))
+        return true;
+    struct diag *d = diag_error(run->diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0},
+                                "the head with which the job is to begin is damaged: %s", why);
+    diag_hint(run->diags, d, "begin with an earlier head, or start the job anew");
+    return false;
+}
+
+/* The highest generation of all parts. */
+static uint32_t newest_of(const struct run_head *head)
+{
+    uint32_t newest = 0;
+    for (uint32_t i = 0; head != NULL && i < head->count; i++)
+        newest = MAX(newest, head->parts[i].id.generation);
+    return newest;
+}
+
+bool head_open(struct run *run)
+{
+    const struct run_head *head = run->checkpoints->head;
+    struct checkpoint_joint *joints = mem_calloc(head->count, sizeof(*joints));
+    for (uint32_t i = 0; i < head->count; i++) {
+        const struct run_head_part *part = &head->parts[(head->leader + i) % head->count];
+        joints[i].directory = arena_strndup(&run->arena, part->directory.data, part->directory.length);
+        joints[i].id = part->id;
+        memcpy(joints[i].digest, part->digest, sizeof(part->digest));
+    }
+    run->resumed = checkpoint_join(joints, head->count, str_from(run->plan->fingerprint), run->diags);
+    run->is_resumed = run->resumed != NULL;
+    free(joints);
+    return run->is_resumed;
+}
+
+static bool refuse_incarnation(struct run *run, uint32_t found)
+{
+    struct diag *d =
+        diag_error(run->diags, DIAG_RESUME_OR_FRESH, (struct span){0},
+                   "incarnation %u cannot begin in `%s`: there are checkpoints of incarnation %u or later",
+                   run->options.peers->incarnation, run->path, found);
+    diag_hint(run->diags, d, "begin with an incarnation above that of all checkpoints of the job");
+    return false;
+}
+
+/* The part of the head that lies in this run's own directory; generation 0: none does. */
+static struct checkpoint_id own_part(const struct run *run)
+{
+    const struct run_head *head = run->checkpoints->head;
+    for (uint32_t i = 0; head != NULL && i < head->count; i++)
+        if (str_is(head->parts[i].directory, run->path))
+            return head->parts[i].id;
+    return (struct checkpoint_id){0};
+}
+
+bool head_start(struct run *run)
+{
+    const struct run_head *head = run->checkpoints->head;
+    const struct run_peers *peers = run->options.peers;
+    uint32_t newest = newest_of(head);
+    struct run_id id = {{0}};
+    if (head != NULL)
+        id = head->run;
+    else
+        memcpy(id.bytes, peers->job_run, sizeof(id.bytes));
+    if (peers != NULL && peers->incarnation <= newest)
+        return refuse_incarnation(run, newest);
+    newest = peers != NULL ? peers->incarnation - 1 : newest;
+    if (!checkpoint_start_part(run->dir, own_part(run), &id, newest, run->diags))
+        return false;
+    return peers == NULL || checkpoint_generation(run->dir) == peers->incarnation ||
+           refuse_incarnation(run, checkpoint_generation(run->dir) - 1);
+}
