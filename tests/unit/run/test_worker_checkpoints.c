@@ -105,6 +105,62 @@ static void check_head(const struct byte_buffer *manifest, uint32_t workers)
     arena_free(&arena);
 }
 
+static bool is_read(struct str manifest)
+{
+    struct run_head head;
+    const char *why = NULL;
+    bool is_good = run_head_decode(manifest, &head, &why);
+    assert_true(is_good || why != NULL);
+    return is_good;
+}
+
+/* Encodes the head anew, and reads it. */
+static bool is_taken(const struct run_head *head)
+{
+    struct byte_buffer out = {0};
+    run_head_encode(head, &out);
+    bool is_good = is_read((struct str){out.data, out.length});
+    buffer_free(&out);
+    return is_good;
+}
+
+/* A manifest comes from outside: one that is cut off, has another byte, or names what cannot be, is refused. */
+static void test_manifest(void **state)
+{
+    struct run_head head = {.epoch = 7, .leader = 1, .count = 2};
+    struct byte_buffer out = {0};
+    (void)state;
+    for (uint32_t i = 0; i < head.count; i++)
+        head.parts[i] = (struct run_head_part){
+            .worker = i, .id = {3, 7}, .bytes = 1000 + i, .directory = STR("state/part")};
+    run_head_encode(&head, &out);
+    struct str whole = {out.data, out.length};
+    assert_true(is_read(whole));
+    for (size_t i = 0; i < whole.length; i++) {
+        assert_false(is_read((struct str){whole.data, i}));
+        out.data[i] ^= 1;
+        assert_false(is_read(whole));
+        out.data[i] ^= 1;
+    }
+    buffer_free(&out);
+    struct run_head bad = head;
+    bad.leader = 2;
+    assert_false(is_taken(&bad));
+    bad = head;
+    bad.parts[1].directory.length = 0;
+    assert_false(is_taken(&bad));
+    bad = head;
+    bad.parts[0].id.generation = 0;
+    assert_false(is_taken(&bad));
+    bad = head;
+    bad.parts[0].directory = (struct str){"a\0b", 3};
+    assert_false(is_taken(&bad));
+    bad = head;
+    bad.epoch = 0;
+    assert_false(is_taken(&bad));
+    assert_true(is_taken(&head));
+}
+
 static void test_same(void **state)
 {
     struct outcome alone, other;
@@ -135,8 +191,9 @@ static void test_same(void **state)
 /* One life of the job: from an argument of the program. */
 struct life {
     unsigned workers, lanes, incarnation, dies_at, dies_before;
+    unsigned fails_at; /* the write of so many a MANIFEST or GENERATION fails; 0: none */
 };
-#define LIFE "%u:%u:%u:%u:%u"
+#define LIFE "%u:%u:%u:%u:%u:%u"
 
 static void live(const struct life *life, struct outcome *outcome)
 {
@@ -162,7 +219,7 @@ static void live_and_die(const struct life *life)
     int status;
     char text[64];
     snprintf(text, sizeof(text), LIFE, life->workers, life->lanes, life->incarnation, life->dies_at,
-             life->dies_before);
+             life->dies_before, life->fails_at);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
@@ -173,18 +230,36 @@ static void live_and_die(const struct life *life)
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
+/* Whether the head is of that epoch. */
+static void is_of_epoch(uint64_t epoch)
+{
+    struct run_head head;
+    const char *why;
+    char *manifest;
+    size_t bytes;
+    assert_int_equal(os_read_file("many/HEAD", 1 << 20, &manifest, &bytes), 0);
+    assert_true(run_head_decode((struct str){manifest, bytes}, &head, &why));
+    assert_int_equal(head.epoch, epoch);
+    free(manifest);
+}
+
 /* A job that is killed again and again, and begins each time with the head, at other numbers of workers, gives what it gives alone
- * without a break. Each second life dies before its second head is there: then parts newer than the head lie in the directories. */
-static void goes_on(const struct size *sizes_of, size_t count, const struct outcome *alone)
+ * without a break. Each second life dies before its second head is there: then parts newer than the head lie in the directories. In
+ * the first life one worker's part of the first checkpoint fails, where there are several: then no part of it counts. */
+static void goes_on(const struct size *lives, size_t count, const struct outcome *alone)
 {
     struct outcome outcome;
     for (unsigned i = 0; i < count; i++) {
         bool is_last = i + 1 == count;
-        struct life life = {sizes_of[i].workers, sizes_of[i].lanes, i + 1, is_last ? 0 : 2, i % 2};
+        struct life life = {lives[i].workers, lives[i].lanes, i + 1, is_last ? 0 : 2, i % 2, 0};
+        if (i == 0 && life.workers > 1)
+            life.fails_at = life.workers + 2; /* each has written its GENERATION before */
         if (is_last)
             live(&life, &outcome);
         else
             live_and_die(&life);
+        if (i == 0)
+            is_of_epoch(life.fails_at > 0 ? 3 : 2);
     }
     same(alone, &outcome);
     remove_folder("many");
@@ -204,14 +279,19 @@ static void test_death(void **state)
 }
 
 /* Many short micro-batches, slow ones, so that several checkpoints come; little memory for state, so that these have databases. */
-static void set_knobs(void)
+static void set_knobs(unsigned fails_at)
 {
+    char failpoints[96];
     struct arena arena = {0};
     struct diag_list diags;
     diag_list_init(&diags, &arena);
     assert_int_equal(setenv("LEAT_TEST_CUT", "60", 1), 0);
     assert_int_equal(setenv("LEAT_TEST_STATE", "4096", 1), 0);
-    assert_int_equal(setenv("LEAT_FAILPOINTS", "run.claimed=sleep:3", 1), 0);
+    int length = snprintf(failpoints, sizeof(failpoints), "run.claimed=sleep:3");
+    if (fails_at > 0)
+        snprintf(failpoints + length, sizeof(failpoints) - (size_t)length, ",ckpt.manifest=error:ENOSPC@%u",
+                 fails_at);
+    assert_int_equal(setenv("LEAT_FAILPOINTS", failpoints, 1), 0);
     assert_true(failpoints_init(&diags));
     arena_free(&arena);
 }
@@ -221,19 +301,19 @@ int main(int argc, char **argv)
     struct life life;
     struct outcome outcome;
     if (argc == 2 && sscanf(argv[1], LIFE, &life.workers, &life.lanes, &life.incarnation, &life.dies_at,
-                            &life.dies_before) == 5) {
-        set_knobs();
+                            &life.dies_before, &life.fails_at) == 6) {
+        set_knobs(life.fails_at);
         live(&life, &outcome);
         return 0; /* it should have been killed */
     }
     static char refuses[] = "refuses";
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_manifest), cmocka_unit_test(test_same),
                                        cmocka_unit_test_prestate(test_same, refuses),
                                        cmocka_unit_test(test_death)};
     char folder[] = "worker-checkpoints-XXXXXX";
     if (mkdtemp(folder) == NULL || chdir(folder) != 0)
         return 2;
-    set_knobs();
+    set_knobs(0);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     return chdir("..") != 0 || rmdir(folder) != 0 ? 2 : failed;
 }
