@@ -1,11 +1,14 @@
 /* The barrier: how the coordinator, the sequencer and the stages agree on where a checkpoint is cut.
  *
  *   coordinator: begins a checkpoint, asks for a barrier (BARRIER_REQUESTED), and waits
- *   sequencer:   attaches the barrier to the next micro-batch it forms, and saves the position of each
- *                partition behind this micro-batch
+ *   sequencer:   attaches the barrier to the next micro-batch that it chooses, and when that is formed, saves
+ *                the position of each partition behind it
  *   stages:      each instance, when it has run that micro-batch, snapshots its nodes and calls barrier_pass
  *   coordinator: after the last instance's call (BARRIER_WRITING), writes and publishes the checkpoint
  *                (checkpoints/coordinator.c)
+ *
+ * Of several workers, the leader's coordinator begins the checkpoint at all of them, and its sequencer attaches the
+ * barrier; at the others it comes with the micro-batch that the leader has formed (checkpoints/many.c).
  *
  * One checkpoint is taken at a time. The last micro-batch of a life has a barrier too: it is not formed while
  * another checkpoint is on its way, nor before its own checkpoint has begun. A thread that holds the
@@ -19,10 +22,10 @@ struct checkpoint_writer;
 
 enum barrier_state {
     BARRIER_IDLE,
-    BARRIER_OPENING,   /* the coordinator makes the checkpoint's directory */
-    BARRIER_REQUESTED, /* the checkpoint has begun: the next micro-batch formed gets the barrier */
-    BARRIER_RUNNING,   /* stages are passing the barrier */
-    BARRIER_WRITING,   /* all stages have passed it; the coordinator writes */
+    BARRIER_OPENING, /* the coordinator makes the checkpoint's directory; of several workers, each makes its own */
+    BARRIER_REQUESTED, /* the checkpoint has begun: the next micro-batch chosen gets the barrier */
+    BARRIER_RUNNING,   /* stages are passing the barrier, or will when the micro-batch is formed */
+    BARRIER_WRITING, /* all stages of this worker have passed it; the coordinator writes, and awaits other workers */
 };
 
 struct barrier {
@@ -67,7 +70,7 @@ bool barrier_is_busy(struct run *run);
  * refuses the last checkpoint, and the run ends without a barrier. Else asks the coordinator for a
  * checkpoint, once it is idle. */
 bool barrier_takes_last(struct run *run);
-/* Call while a micro-batch is formed. Attaches the requested barrier to it, if there is one, and returns
+/* Call while a micro-batch is chosen. Attaches the requested barrier to it, if there is one, and returns
  * the epoch of that checkpoint; the caller then fills barrier->positions. 0: no barrier. is_last: this is
  * the last micro-batch of this life. */
 uint64_t barrier_attach(struct run *run, bool is_last);
