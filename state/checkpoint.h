@@ -162,8 +162,8 @@ struct checkpoint *checkpoint_open(struct checkpoint_dir *dir, struct checkpoint
 void checkpoint_close(struct checkpoint *checkpoint); /* NULL is allowed */
 /* Valid until checkpoint_close. */
 const struct checkpoint_info *checkpoint_info(const struct checkpoint *checkpoint);
-/* Number of databases, of all parts (checkpoint_join). */
-uint32_t checkpoint_databases(const struct checkpoint *checkpoint);
+/* How many databases part number `part` has, from 1 on (checkpoint_join), and the number of its first one; 0: of all parts. */
+uint32_t checkpoint_databases(const struct checkpoint *checkpoint, uint32_t part, uint32_t *first);
 
 /* Reads all records of the parts whose name begins with `prefix` ("op/3/"), base first, without those of key
  * groups outside of `groups`, a set that outlives the reader. NULL: everything. Several readers may be open; one thread uses
@@ -182,7 +182,7 @@ bool checkpoint_reader_close(struct snapshot_reader *reader);
 struct snapshot_writer *snapshot_memory_begin(uint64_t epoch);
 LEAT_CHECKED bool snapshot_memory_end(struct snapshot_writer *writer, struct byte_buffer *records);
 struct snapshot_reader *snapshot_memory_reader(struct str records);
-/* Puts a database of the checkpoint, below checkpoint_databases, into the directory `path`, whose old content is removed,
+/* Puts a database of the checkpoint, by its number over all parts, into the directory `path`, whose old content is removed,
  * for state_store_open(..., is_restored). *has_database: whether it was there; else there is no directory then. False after
  * E0702. */
 LEAT_CHECKED bool checkpoint_restore_database(struct checkpoint *checkpoint, uint32_t number,

@@ -100,7 +100,8 @@ struct checkpoint *checkpoint_join(const struct checkpoint_joint *joints, uint32
         else
             end = &(*end)->next;
     }
-    if (is_good && checkpoint_databases(first) > PLACEMENT_INSTANCES_MAX) {
+    uint32_t first_database;
+    if (is_good && checkpoint_databases(first, 0, &first_database) > PLACEMENT_INSTANCES_MAX) {
         diag_error(diags, DIAG_TOO_MANY, (struct span){0, 0}, "a checkpoint has more than %d databases",
                    PLACEMENT_INSTANCES_MAX);
         is_good = false;

@@ -429,11 +429,17 @@ const struct checkpoint_info *checkpoint_info(const struct checkpoint *checkpoin
     return &checkpoint->chain[checkpoint->count - 1].info;
 }
 
-uint32_t checkpoint_databases(const struct checkpoint *checkpoint)
+uint32_t checkpoint_databases(const struct checkpoint *checkpoint, uint32_t part, uint32_t *first)
 {
     uint32_t count = 0;
-    for (; checkpoint != NULL; checkpoint = checkpoint->next)
+    *first = 0;
+    for (uint32_t i = 1; checkpoint != NULL; checkpoint = checkpoint->next, i++) {
+        if (i == part)
+            *first = count;
+        if (i == part)
+            return checkpoint_info(checkpoint)->databases;
         count += checkpoint_info(checkpoint)->databases;
+    }
     return count;
 }
 

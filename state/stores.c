@@ -23,8 +23,7 @@ static struct state_store *open_restored(struct checkpoint *from, uint32_t numbe
                                          size_t memory_bytes, struct diag_list *diags)
 {
     bool has_database = false;
-    if (from != NULL && number < checkpoint_databases(from) &&
-        !checkpoint_restore_database(from, number, path, &has_database, diags))
+    if (from != NULL && !checkpoint_restore_database(from, number, path, &has_database, diags))
         return NULL;
     return state_store_open(path, memory_bytes, has_database, diags);
 }
@@ -33,13 +32,16 @@ bool state_stores_open(struct state_stores *stores, const struct state_stores_op
                        struct diag_list *diags)
 {
     leat_assert(options->count > 0 && options->count <= PLACEMENT_INSTANCES_MAX);
-    uint32_t databases = options->from == NULL ? 0 : checkpoint_databases(options->from);
+    uint32_t first = 0;
+    uint32_t databases =
+        options->from == NULL ? 0 : checkpoint_databases(options->from, options->part, &first);
     *stores = (struct state_stores){.path = options->path == NULL ? NULL : mem_strdup(options->path)};
-    bool is_good = true, is_plain = options->count == 1 && databases <= 1 && !options->are_of_some;
+    bool is_good = true,
+         is_plain = options->count == 1 && databases <= 1 && (!options->are_of_some || options->part > 0);
     for (uint32_t i = 0; is_good && i < options->count; i++) {
         char *path = path_of(options->path, i);
-        struct state_store *store = open_restored(is_plain ? options->from : NULL, i, path,
-                                                  options->memory_bytes / options->count, diags);
+        struct state_store *store = open_restored(is_plain && i < databases ? options->from : NULL, first + i,
+                                                  path, options->memory_bytes / options->count, diags);
         free(path);
         is_good = store != NULL;
         if (is_good) {
@@ -49,7 +51,7 @@ bool state_stores_open(struct state_stores *stores, const struct state_stores_op
     }
     for (uint32_t i = 0; is_good && i < databases && !is_plain; i++) {
         char *path = foreign_path(stores, i);
-        struct state_store *store = open_restored(options->from, i, path, 0, diags);
+        struct state_store *store = open_restored(options->from, first + i, path, 0, diags);
         free(path);
         is_good = store != NULL;
         if (is_good)

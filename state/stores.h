@@ -22,10 +22,13 @@ struct state_stores_options {
     uint32_t count;          /* 1 to PLACEMENT_INSTANCES_MAX */
     size_t memory_bytes;     /* for all of them together (state_store_open) */
     struct checkpoint *from; /* whose databases are restored; NULL: none */
-    bool are_of_some;        /* the stores are to have rows of some key groups alone, those of a worker */
+    /* Of a checkpoint of several parts (checkpoint_join): the one whose databases have all the rows that the stores are to have, and
+     * no others; from 1 on; 0: any may have some. */
+    uint32_t part;
+    bool are_of_some; /* the stores are to have rows of some key groups alone, those of a worker */
 };
 
-/* One store of all key groups takes over one database of the checkpoint as it is. If there are more of either, or it is of some groups, all stores begin empty, and the
+/* One store takes over one database of the checkpoint as it is, if that has its rows and no others. If there are more of either, all stores begin empty, and the
  * owner, when its tables, queues and cold stores are made, lets each table and queue import what is its own from each of
  * `foreign`, does the same for cold stores (state_stores_import_cold), and calls state_stores_imported. So no store ever holds rows of a group
  * that lies elsewhere in the same stay. False after a diagnostic; state_stores_close is allowed. */

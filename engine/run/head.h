@@ -21,6 +21,9 @@ struct run_head_part {
 struct run_head {
     struct run_id run; /* of the job: the same over all incarnations */
     uint64_t epoch;
+    /* Of which worker had which key groups and stages: workers with the same take all of their state from their own parts. Zero: it
+     * does not say. */
+    uint8_t placement[CHECKPOINT_DIGEST_BYTES];
     uint32_t leader; /* which part has the positions of all sources, and the order log */
     uint32_t count;
     struct run_head_part parts[RUN_WORKERS_MAX]; /* in the order of workers, from 0 on */

@@ -206,6 +206,7 @@ bool checkpoints_open_state(struct run *run)
                                            .count = run->options.move_seed != 0 ? run->lanes_count : 1,
                                            .memory_bytes = (size_t)(memory / 4),
                                            .from = run->is_resumed ? run->resumed : NULL,
+                                           .part = head_own_part(run),
                                            .are_of_some = peers_count(run) > 1};
     run->operator_memory_bytes = memory / 2;
     if (!state_stores_open(&run->stores, &options, run->diags))

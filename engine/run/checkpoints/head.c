@@ -14,6 +14,7 @@ void run_head_encode(const struct run_head *head, struct byte_buffer *out)
     words_put_text(out, str_from(title));
     buffer_append(out, head->run.bytes, sizeof(head->run.bytes));
     words_put(out, head->epoch);
+    buffer_append(out, head->placement, sizeof(head->placement));
     words_put(out, head->leader);
     words_put(out, head->count);
     for (uint32_t i = 0; i < head->count; i++) {
@@ -72,6 +73,7 @@ bool run_head_decode(struct str manifest, struct run_head *head, const char **wh
         return false;
     take_bytes(&words, head->run.bytes, sizeof(head->run.bytes));
     head->epoch = words_take(&words);
+    take_bytes(&words, head->placement, sizeof(head->placement));
     uint64_t leader = words_take(&words), count = words_take(&words);
     *why = "it has a part that is not as it must be, or too many";
     if (words.is_short || head->epoch == 0 || count > RUN_WORKERS_MAX || leader >= count)

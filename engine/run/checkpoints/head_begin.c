@@ -4,6 +4,7 @@
 #include "run/checkpoints/internal.h"
 
 #include "core/mem.h"
+#include "run/base/placements.h"
 
 #include <stdlib.h>
 
@@ -84,4 +85,28 @@ bool head_start(struct run *run)
         return false;
     return peers == NULL || checkpoint_generation(run->dir) == peers->incarnation ||
            refuse_incarnation(run, checkpoint_generation(run->dir) - 1);
+}
+
+void head_placement(const struct run *run, uint8_t placement[CHECKPOINT_DIGEST_BYTES])
+{
+    const struct placement *now = placements_now(run);
+    struct byte_buffer bytes = {0};
+    words_put(&bytes, peers_count(run));
+    words_put(&bytes, now->instances);
+    buffer_append(&bytes, now->instance, sizeof(now->instance));
+    checkpoint_digest_of((struct str){bytes.data, bytes.length}, placement);
+    buffer_free(&bytes);
+}
+
+uint32_t head_own_part(const struct run *run)
+{
+    const struct run_head *head = run->checkpoints == NULL ? NULL : run->checkpoints->head;
+    uint8_t placement[CHECKPOINT_DIGEST_BYTES];
+    if (head == NULL || run->options.peers == NULL)
+        return 0;
+    head_placement(run, placement);
+    if (memcmp(placement, head->placement, sizeof(placement)) != 0)
+        return 0;
+    /* Parts are joined from the leader's on. */
+    return 1 + (peers_self(run) + head->count - head->leader) % head->count;
 }

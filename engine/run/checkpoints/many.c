@@ -154,6 +154,7 @@ static bool publish_head(struct checkpoints *c, const struct run_head_part *own)
                               .epoch = run->barrier->epoch,
                               .leader = peers->self,
                               .count = peers->count};
+    head_placement(run, head->placement);
     memcpy(head->parts, c->many->parts, sizeof(head->parts));
     head->parts[peers->self] = *own;
     run_head_encode(head, &manifest);
