@@ -7,6 +7,7 @@
 #include "core/os.h"
 #include "run/head.h"
 
+#include <glob.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -30,7 +31,8 @@
     "  embedding: { dim: 4, rows_max: 1024 }, metrics_every: 1000 }\n"                                       \
     "sink f = null from f\n"                                                                                 \
     "sink w = null from w\n"                                                                                 \
-    "sink p = null from m.predictions\n"
+    "sink p = null from m.predictions\n"                                                                     \
+    "sink o = file from w { path: \"out/{n}.jsonl\", roll_rows: 100 }\n"
 
 static const char job[] = "job j { checkpoint: { dir: \"alone\", every: 10ms } }\n" STREAMS;
 
@@ -75,6 +77,32 @@ static void read_entries(const char *path, struct byte_buffer *entries)
 static void remove_folder(const char *path)
 {
     assert_int_equal(os_remove_tree(path), 0);
+}
+
+/* Compares the files in out/ with those in expected/, and removes them; keeps them as those, where there are none. */
+static void same_files(void)
+{
+    glob_t files;
+    if (access("expected", F_OK) != 0) {
+        assert_int_equal(rename("out", "expected"), 0);
+        return;
+    }
+    assert_int_equal(glob("expected/*", 0, NULL, &files), 0);
+    assert_true(files.gl_pathc > 5);
+    for (size_t i = 0; i < files.gl_pathc; i++) {
+        char path[64], *one, *other;
+        size_t one_bytes, other_bytes;
+        snprintf(path, sizeof(path), "out/%s", files.gl_pathv[i] + strlen("expected/"));
+        assert_int_equal(os_read_file(files.gl_pathv[i], 1 << 30, &one, &one_bytes), 0);
+        assert_int_equal(os_read_file(path, 1 << 30, &other, &other_bytes), 0);
+        assert_int_equal(one_bytes, other_bytes);
+        assert_memory_equal(one, other, one_bytes);
+        assert_int_equal(unlink(path), 0);
+        free(one);
+        free(other);
+    }
+    globfree(&files);
+    assert_int_equal(rmdir("out"), 0); /* there are no others */
 }
 
 /* The head has a part of each worker, of the same epoch, as it lies in that worker's directory. */
@@ -168,6 +196,7 @@ static void test_same(void **state)
     uint64_t refuses = *state == NULL ? 0 : 1;
     workers_run(job, 0, 2, &(struct way){.folder = "alone", .order = "alone.order"}, &alone);
     read_entries("alone.order", &order);
+    same_files();
     remove_folder("alone");
     for (size_t i = refuses; i < ARRAY_COUNT(sizes); i++) {
         struct heads heads = {0};
@@ -176,6 +205,7 @@ static void test_same(void **state)
             .folder = "many", .order = "many.order", .incarnation = 3, .refuses = refuses, .heads = &heads};
         workers_run(job, sizes[i].workers, sizes[i].lanes, &way, &other);
         same(&alone, &other);
+        same_files();
         read_entries("many.order", &entries);
         assert_int_equal(entries.length, order.length);
         assert_memory_equal(entries.data, order.data, order.length);
@@ -262,6 +292,7 @@ static void goes_on(const struct size *lives, size_t count, const struct outcome
             is_of_epoch(life.fails_at > 0 ? 3 : 2);
     }
     same(alone, &outcome);
+    same_files();
     remove_folder("many");
     remove_folder("alone");
 }
@@ -273,9 +304,26 @@ static void test_death(void **state)
     struct outcome alone;
     (void)state;
     workers_run(job, 0, 2, &(struct way){.folder = "alone"}, &alone);
+    same_files();
     remove_folder("alone");
     for (size_t i = 0; i < ARRAY_COUNT(lives); i++)
         goes_on(lives[i], ARRAY_COUNT(lives[i]), &alone);
+}
+
+/* All parts of the first checkpoint are there, and the head is not: no sink has given away what they cover. */
+static void test_unpublished(void **state)
+{
+    glob_t files;
+    (void)state;
+    live_and_die(&(struct life){3, 1, 1, 1, 1, 0});
+    assert_int_equal(glob("many/*/gen-000001/ckpt-*1/MANIFEST", 0, NULL, &files), 0);
+    assert_int_equal(files.gl_pathc, 3);
+    globfree(&files);
+    assert_int_equal(glob("out/*.part", 0, NULL, &files), 0);
+    globfree(&files);
+    assert_int_equal(glob("out/*.jsonl", 0, NULL, &files), GLOB_NOMATCH);
+    remove_folder("many");
+    remove_folder("out");
 }
 
 /* Many short micro-batches, slow ones, so that several checkpoints come; little memory for state, so that these have databases. */
@@ -309,11 +357,12 @@ int main(int argc, char **argv)
     static char refuses[] = "refuses";
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_manifest), cmocka_unit_test(test_same),
                                        cmocka_unit_test_prestate(test_same, refuses),
-                                       cmocka_unit_test(test_death)};
+                                       cmocka_unit_test(test_unpublished), cmocka_unit_test(test_death)};
     char folder[] = "worker-checkpoints-XXXXXX";
     if (mkdtemp(folder) == NULL || chdir(folder) != 0)
         return 2;
     set_knobs(0);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    (void)os_remove_tree("expected");
     return chdir("..") != 0 || rmdir(folder) != 0 ? 2 : failed;
 }

@@ -181,8 +181,10 @@ static bool publish(void *engine, uint64_t epoch, struct str manifest)
         return false;
     }
     heads->published++;
-    if (heads->published == way->dies_at && way->dies_before)
+    if (heads->published == way->dies_at && way->dies_before) {
+        usleep(200000); /* a sink that does not wait for the head has time to show it */
         (void)kill(getpid(), SIGKILL);
+    }
     write_head(way->folder, manifest);
     if (heads->published == way->dies_at)
         (void)kill(getpid(), SIGKILL);
