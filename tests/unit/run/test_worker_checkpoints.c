@@ -222,8 +222,9 @@ static void test_same(void **state)
 struct life {
     unsigned workers, lanes, incarnation, dies_at, dies_before;
     unsigned fails_at; /* the write of so many a MANIFEST or GENERATION fails; 0: none */
+    unsigned refuses;  /* so many heads, the first ones, are not taken */
 };
-#define LIFE "%u:%u:%u:%u:%u:%u"
+#define LIFE "%u:%u:%u:%u:%u:%u:%u"
 
 static void live(const struct life *life, struct outcome *outcome)
 {
@@ -236,6 +237,7 @@ static void live(const struct life *life, struct outcome *outcome)
                       .incarnation = life->incarnation,
                       .dies_at = life->dies_at,
                       .dies_before = life->dies_before != 0,
+                      .refuses = life->refuses,
                       .heads = &heads,
                       .head = {manifest, bytes}};
     workers_run(job, life->workers, life->lanes, &way, outcome);
@@ -249,7 +251,7 @@ static void live_and_die(const struct life *life)
     int status;
     char text[64];
     snprintf(text, sizeof(text), LIFE, life->workers, life->lanes, life->incarnation, life->dies_at,
-             life->dies_before, life->fails_at);
+             life->dies_before, life->fails_at, life->refuses);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
@@ -281,7 +283,7 @@ static void goes_on(const struct size *lives, size_t count, const struct outcome
     struct outcome outcome;
     for (unsigned i = 0; i < count; i++) {
         bool is_last = i + 1 == count;
-        struct life life = {lives[i].workers, lives[i].lanes, i + 1, is_last ? 0 : 2, i % 2, 0};
+        struct life life = {lives[i].workers, lives[i].lanes, i + 1, is_last ? 0 : 2, i % 2, 0, 0};
         if (i == 0 && life.workers > 1)
             life.fails_at = life.workers + 2; /* each has written its GENERATION before */
         if (is_last)
@@ -310,13 +312,13 @@ static void test_death(void **state)
         goes_on(lives[i], ARRAY_COUNT(lives[i]), &alone);
 }
 
-/* All parts of the first checkpoint are there, and the head is not: no sink has given away what they cover. */
+/* All parts of the third checkpoint are there, and no head, for the first two were refused: no sink has given away what they cover. */
 static void test_unpublished(void **state)
 {
     glob_t files;
     (void)state;
-    live_and_die(&(struct life){3, 1, 1, 1, 1, 0});
-    assert_int_equal(glob("many/*/gen-000001/ckpt-*1/MANIFEST", 0, NULL, &files), 0);
+    live_and_die(&(struct life){3, 1, 1, 1, 1, 0, 2});
+    assert_int_equal(glob("many/*/gen-000001/ckpt-*3/MANIFEST", 0, NULL, &files), 0);
     assert_int_equal(files.gl_pathc, 3);
     globfree(&files);
     assert_int_equal(glob("out/*.part", 0, NULL, &files), 0);
@@ -327,7 +329,7 @@ static void test_unpublished(void **state)
 }
 
 /* Many short micro-batches, slow ones, so that several checkpoints come; little memory for state, so that these have databases. */
-static void set_knobs(unsigned fails_at)
+static void set_knobs(unsigned sleep_ms, unsigned fails_at)
 {
     char failpoints[96];
     struct arena arena = {0};
@@ -335,7 +337,7 @@ static void set_knobs(unsigned fails_at)
     diag_list_init(&diags, &arena);
     assert_int_equal(setenv("LEAT_TEST_CUT", "60", 1), 0);
     assert_int_equal(setenv("LEAT_TEST_STATE", "4096", 1), 0);
-    int length = snprintf(failpoints, sizeof(failpoints), "run.claimed=sleep:3");
+    int length = snprintf(failpoints, sizeof(failpoints), "run.claimed=sleep:%u", sleep_ms);
     if (fails_at > 0)
         snprintf(failpoints + length, sizeof(failpoints) - (size_t)length, ",ckpt.manifest=error:ENOSPC@%u",
                  fails_at);
@@ -349,8 +351,8 @@ int main(int argc, char **argv)
     struct life life;
     struct outcome outcome;
     if (argc == 2 && sscanf(argv[1], LIFE, &life.workers, &life.lanes, &life.incarnation, &life.dies_at,
-                            &life.dies_before, &life.fails_at) == 6) {
-        set_knobs(life.fails_at);
+                            &life.dies_before, &life.fails_at, &life.refuses) == 7) {
+        set_knobs(15, life.fails_at); /* it has time for checkpoints: it does not come to its end */
         live(&life, &outcome);
         return 0; /* it should have been killed */
     }
@@ -361,7 +363,7 @@ int main(int argc, char **argv)
     char folder[] = "worker-checkpoints-XXXXXX";
     if (mkdtemp(folder) == NULL || chdir(folder) != 0)
         return 2;
-    set_knobs(0);
+    set_knobs(3, 0);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     (void)os_remove_tree("expected");
     return chdir("..") != 0 || rmdir(folder) != 0 ? 2 : failed;
