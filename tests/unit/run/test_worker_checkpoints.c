@@ -301,8 +301,9 @@ static void goes_on(const struct size *lives, size_t count, const struct outcome
 
 static void test_death(void **state)
 {
-    static const struct size lives[][4] = {
-        {{2, 1}, {2, 1}, {2, 2}, {2, 1}}, {{3, 1}, {2, 2}, {4, 1}, {1, 2}}, {{1, 1}, {3, 1}, {2, 1}, {0, 2}}};
+    enum { LIVES = 3 };
+    static const struct size lives[][LIVES] = {
+        {{2, 1}, {2, 1}, {2, 2}}, {{3, 1}, {2, 2}, {4, 1}}, {{2, 2}, {3, 1}, {0, 2}}};
     struct outcome alone;
     (void)state;
     workers_run(job, 0, 2, &(struct way){.folder = "alone"}, &alone);
@@ -324,6 +325,95 @@ static void test_unpublished(void **state)
     assert_int_equal(glob("out/*.part", 0, NULL, &files), 0);
     globfree(&files);
     assert_int_equal(glob("out/*.jsonl", 0, NULL, &files), GLOB_NOMATCH);
+    remove_folder("many");
+    remove_folder("out");
+}
+
+/* Runs the job alone up to a stop, and appends the manifest of its last checkpoint. */
+static void stop_alone(struct byte_buffer *manifest)
+{
+    struct outcome outcome;
+    struct arena arena = {0};
+    struct diag_list diags;
+    diag_list_init(&diags, &arena);
+    workers_run(job, 0, 2, &(struct way){.folder = "alone", .stops_after = 40}, &outcome);
+    assert_false(outcome.is_finished);
+    assert_true(run_head_of_run("alone", manifest, &diags));
+    arena_free(&arena);
+}
+
+/* Several workers go on with what a run has done that was alone. */
+static void test_from_alone(void **state)
+{
+    struct outcome whole, outcome;
+    struct byte_buffer manifest = {0};
+    struct heads heads = {0};
+    (void)state;
+    workers_run(job, 0, 2, &(struct way){.folder = "alone"}, &whole);
+    same_files();
+    remove_folder("alone");
+    stop_alone(&manifest);
+    struct way way = {
+        .folder = "many", .incarnation = 2, .heads = &heads, .head = {manifest.data, manifest.length}};
+    workers_run(job, 3, 1, &way, &outcome);
+    outcome.micro_batches--; /* with the stop there was one more, without rows */
+    same(&whole, &outcome);
+    same_files();
+    buffer_free(&manifest);
+    buffer_free(&heads.last);
+    remove_folder("alone");
+    remove_folder("many");
+}
+
+/* Changes a byte in the middle of the file; again: it is as before. */
+static void flip(const char *pattern)
+{
+    glob_t files;
+    assert_int_equal(glob(pattern, 0, NULL, &files), 0);
+    FILE *file = fopen(files.gl_pathv[files.gl_pathc - 1], "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    long at = ftell(file) / 2;
+    assert_int_equal(fseek(file, at, SEEK_SET), 0);
+    int byte = fgetc(file);
+    assert_int_equal(fseek(file, at, SEEK_SET), 0);
+    assert_int_equal(fputc(byte ^ 1, file), byte ^ 1);
+    assert_int_equal(fclose(file), 0);
+    globfree(&files);
+}
+
+/* What does not fit the head is refused, before a row is read: a start with it is an error each time, and none without. */
+static void test_refusals(void **state)
+{
+    static const char other[] = "job j { checkpoint: { dir: \"other\" } }\n"
+                                "source a = sequence { count: 10, event_time: ts }\nsink a = null from a\n";
+    struct byte_buffer manifest = {0};
+    (void)state;
+    stop_alone(&manifest);
+    struct way way = {.folder = "many", .incarnation = 2, .head = {manifest.data, manifest.length}};
+    assert_int_equal(workers_refusal(other, 0, &way), DIAG_OTHER_JOB);
+    static const char *const files[] = {"alone/gen-*/ckpt-*/MANIFEST", "alone/gen-*/ckpt-*/state.bin"};
+    for (size_t i = 0; i < ARRAY_COUNT(files); i++) {
+        flip(files[i]);
+        assert_int_equal(workers_refusal(job, 1, &way), DIAG_CHECKPOINT_DAMAGED);
+        way.incarnation++;
+        flip(files[i]);
+    }
+    way.head.length--;
+    assert_int_equal(workers_refusal(job, 1, &way), DIAG_CHECKPOINT_DAMAGED);
+    way.head.length++;
+    way.incarnation = 1; /* as the run that was alone */
+    assert_int_equal(workers_refusal(job, 1, &way), DIAG_RESUME_OR_FRESH);
+    way.incarnation = 9;
+    assert_int_equal(workers_refusal(job, 1, &way), DIAG_NONE);
+    assert_int_equal(workers_refusal(job, 1, &way),
+                     DIAG_RESUME_OR_FRESH); /* the directory has a ninth already */
+    assert_int_equal(rename("alone", "elsewhere"), 0);
+    way.incarnation = 10;
+    assert_int_equal(workers_refusal(job, 1, &way), DIAG_FOREIGN_DIRECTORY);
+    buffer_free(&manifest);
+    remove_folder("elsewhere");
+    remove_folder("other");
     remove_folder("many");
     remove_folder("out");
 }
@@ -357,9 +447,13 @@ int main(int argc, char **argv)
         return 0; /* it should have been killed */
     }
     static char refuses[] = "refuses";
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_manifest), cmocka_unit_test(test_same),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_manifest),
+                                       cmocka_unit_test(test_same),
                                        cmocka_unit_test_prestate(test_same, refuses),
-                                       cmocka_unit_test(test_unpublished), cmocka_unit_test(test_death)};
+                                       cmocka_unit_test(test_unpublished),
+                                       cmocka_unit_test(test_from_alone),
+                                       cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_death)};
     char folder[] = "worker-checkpoints-XXXXXX";
     if (mkdtemp(folder) == NULL || chdir(folder) != 0)
         return 2;

@@ -245,8 +245,8 @@ static void check(struct worker_run *w, const char *text, bool is_good)
     fail();
 }
 
-static void prepare(struct worker_run *w, const char *text, uint32_t lanes, const struct run_peers *peers,
-                    const struct way *way)
+static void make(struct worker_run *w, const char *text, uint32_t lanes, const struct run_peers *peers,
+                 const struct way *way)
 {
     *w = (struct worker_run){0};
     diag_list_init(&w->diags, &w->arena);
@@ -263,7 +263,30 @@ static void prepare(struct worker_run *w, const char *text, uint32_t lanes, cons
                                   .order = way->replays,
                                   .peers = peers};
     w->run = plan != NULL ? run_new(plan, &options, &w->diags) : NULL;
+}
+
+static void prepare(struct worker_run *w, const char *text, uint32_t lanes, const struct run_peers *peers,
+                    const struct way *way)
+{
+    make(w, text, lanes, peers, way);
+    bool is_leader = peers == NULL || peers->self == peers->leader;
     check(w, text, (w->run != NULL) == !(way->is_refused && is_leader));
+}
+
+enum diag_code workers_refusal(const char *text, uint32_t count, const struct way *way)
+{
+    struct workers *workers = workers_new(MAX(count, 1), 0);
+    struct worker_run w;
+    set_checkpoints(workers, way);
+    make(&w, text, 1, count > 0 ? workers_peers(workers, 0) : NULL, way);
+    enum diag_code code = DIAG_NONE;
+    for (uint32_t i = 0; i < w.diags.count && code == DIAG_NONE; i++)
+        code = w.diags.items[i].severity == DIAG_ERROR ? w.diags.items[i].code : DIAG_NONE;
+    assert_true((w.run == NULL) == (code != DIAG_NONE));
+    run_free(w.run);
+    arena_free(&w.arena);
+    workers_free(workers);
+    return code;
 }
 
 /* Stops the job when it has formed so many micro-batches, or ended before. */

@@ -58,4 +58,7 @@ char *workers_fail(const char *text, uint32_t count, uint32_t lanes, const struc
 void workers_run(const char *text, uint32_t count, uint32_t lanes, const struct way *way,
                  struct outcome *outcome);
 
+/* The first error with which the first of so many workers, 0: a run alone, refuses to begin; DIAG_NONE: it begins. */
+enum diag_code workers_refusal(const char *text, uint32_t count, const struct way *way);
+
 #endif
