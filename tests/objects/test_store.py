@@ -76,7 +76,8 @@ def make_input():
 def killed_and_lost(url, kill, **environment):
     """A life that is killed and whose directory is lost; another one goes on from the store alone."""
     out = f"killed-{kill.split('=')[0]}-{url[:2]}"
-    result = run(out, url, LEAT_FAILPOINTS=kill, **environment)
+    # Slowly, so that it comes to be killed before it ends, however slow the store is.
+    result = run(out, url, LEAT_FAILPOINTS=f"{kill},run.claimed=sleep:200", **environment)
     assert result.returncode == -signal.SIGKILL, (kill, result.returncode, result.stderr)
     shutil.rmtree(place(out, "state"))
     listed = leat("checkpoint", "list", url, **environment)
