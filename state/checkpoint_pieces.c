@@ -130,11 +130,14 @@ static bool verify_piece(const struct manifest *manifest, uint64_t index, const 
     return false;
 }
 
-/* Verifies the pieces from `first` on that were loaded. False after E0702. */
+/* Verifies the pieces from `first` on that were loaded. False after E0702. Of a manifest without digests of pieces checkpoint_join has
+ * verified all files. */
 static bool verify_run(struct snapshot_reader *reader, const struct manifest *manifest, uint64_t first)
 {
     char path[PATH_BYTES];
     size_t at = 0;
+    if (manifest->piece_digests == NULL)
+        return true;
     state_path(reader, path);
     for (uint64_t i = first; i < reader->next_piece && !reader->is_failed; i++) {
         reader->is_failed = !verify_piece(manifest, i, reader->data + at, path, reader->diags);

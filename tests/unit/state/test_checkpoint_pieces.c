@@ -112,6 +112,24 @@ static void test_wrong_pieces(void **state)
     run_end(&r);
 }
 
+/* Joins the run's first checkpoint, as the one part of a head, and returns how many records it has. */
+static uint32_t count_joined(struct run *r)
+{
+    struct checkpoint_joint joint = {.directory = r->f.path, .id = {1, 1}};
+    uint64_t bytes;
+    uint32_t group, records = 0;
+    struct str data;
+    assert_true(checkpoint_digest(r->f.dir, joint.id, joint.digest, &bytes, &r->f.diags));
+    struct checkpoint *joined = checkpoint_join(&joint, 1, STR("job"), &r->f.diags);
+    assert_non_null(joined);
+    struct snapshot_reader *reader = checkpoint_reader(joined, "", NULL, &r->f.diags);
+    while (snapshot_get(reader, &group, &data))
+        records++;
+    assert_true(checkpoint_reader_close(reader));
+    checkpoint_close(joined);
+    return records;
+}
+
 /* A MANIFEST of before, with 15 fields, is read; it has pieces without digests. */
 static void test_without_digests(void **state)
 {
@@ -124,6 +142,7 @@ static void test_without_digests(void **state)
     run_change(&r, 1, 1);
     run_publish(&r, 1, true);
     run_read_manifest(&r, 1, &manifest);
+    uint32_t records = count_joined(&r);
     manifest.piece_digests = NULL;
     manifest_encode(&manifest, &text);
     /* The head of an array of 15 is one byte instead of three; the last two fields, which are empty, have two each. */
@@ -138,6 +157,8 @@ static void test_without_digests(void **state)
     assert_int_equal(old.pieces_count, manifest.pieces_count);
     run_write_manifest(&r, &old);
     assert_true(checkpoint_verify(r.f.dir, (struct checkpoint_id){1, 1}, &r.f.diags));
+    assert_true(records > ENTRIES);
+    assert_int_equal(count_joined(&r), records);
     buffer_free(&text);
     run_end(&r);
 }
