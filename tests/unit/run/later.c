@@ -164,20 +164,23 @@ const struct operator_kind operator_later = {.name = "later",
                                              .report = later_report,
                                              .close = later_close};
 
-const struct registry *registry_with_later(void)
+const struct registry *registry_with(const struct operator_kind *kind)
 {
     enum { OPERATORS_MAX = 128 };
     static struct registry registry;
     static const struct operator_kind *list[OPERATORS_MAX];
     uint32_t count = 0;
-    if (registry.operators != NULL)
-        return &registry;
     registry = builtin_registry;
     for (; builtin_registry.operators[count] != NULL; count++) {
         leat_assert(count < OPERATORS_MAX - 2);
         list[count] = builtin_registry.operators[count];
     }
-    list[count] = &operator_later;
+    list[count] = kind;
     registry.operators = list;
     return &registry;
+}
+
+const struct registry *registry_with_later(void)
+{
+    return registry_with(&operator_later);
 }

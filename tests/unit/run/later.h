@@ -10,6 +10,8 @@
 #include <stdatomic.h>
 
 extern const struct operator_kind operator_later;
+/* All built-in kinds, and one more; of a process, each call with the same one. */
+const struct registry *registry_with(const struct operator_kind *kind);
 /* All built-in kinds, and this one. */
 const struct registry *registry_with_later(void);
 /* How long each part takes, and each batch that is kept, in microseconds, so that a test finds the run there. */

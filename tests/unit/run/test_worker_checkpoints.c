@@ -1,5 +1,6 @@
 /* Checkpoints of several workers: they change no row and no entry of the order log; what becomes the head has a part of each; and a job
  * that is killed goes on from the head, at any number of workers, as if it had not been. */
+#include "later.h"
 #include "workers.h"
 
 #include "core/mem.h"
@@ -25,16 +26,19 @@
     "source c = sequence { count: 300, keys: 300, rate: 30, seed: 5, event_time: ts }\n"                     \
     "stream u = a | union b, c\n"                                                                            \
     "stream f = u | feature by key over 1h { n: count(), before: last(value) }\n"                            \
+    "stream g = f | gate\n"                                                                                  \
     "stream w = f | window by key over tumbling(1s) { n: count(), s: sum(before) }\n"                        \
-    "source d = ctr { events: 1500, stream: labelled, event_time: ts, max_delay: 10s }\n"                    \
-    "learner m = fm from d { label: clicked, sparse: [user, item], dense: [price]\n"                         \
+    "source d = sequence { count: 1500, keys: 100, rate: 115, seed: 6, event_time: ts }\n"                   \
+    "learner m = fm from d { label: value > 0.5, sparse: [key], dense: [id]\n"                               \
     "  embedding: { dim: 4, rows_max: 1024 }, metrics_every: 1000 }\n"                                       \
-    "sink f = null from f\n"                                                                                 \
+    "sink f = null from g\n"                                                                                 \
     "sink w = null from w\n"                                                                                 \
     "sink p = null from m.predictions\n"                                                                     \
     "sink o = file from w { path: \"out/{n}.jsonl\", roll_rows: 100 }\n"
 
 static const char job[] = "job j { checkpoint: { dir: \"alone\", every: 10ms } }\n" STREAMS;
+
+static const struct registry *registry; /* with the operator `gate` */
 
 struct size {
     uint32_t workers, lanes; /* workers 0: alone */
@@ -194,15 +198,21 @@ static void test_same(void **state)
     struct outcome alone, other;
     struct byte_buffer order = {0};
     uint64_t refuses = *state == NULL ? 0 : 1;
-    workers_run(job, 0, 2, &(struct way){.folder = "alone", .order = "alone.order"}, &alone);
+    workers_run(job, 0, 2, &(struct way){.registry = registry, .folder = "alone", .order = "alone.order"},
+                &alone);
     read_entries("alone.order", &order);
     same_files();
     remove_folder("alone");
     for (size_t i = refuses; i < ARRAY_COUNT(sizes); i++) {
         struct heads heads = {0};
         struct byte_buffer entries = {0};
-        struct way way = {
-            .folder = "many", .order = "many.order", .incarnation = 3, .refuses = refuses, .heads = &heads};
+        struct way way = {.registry = registry,
+                          .folder = "many",
+                          .order = "many.order",
+                          .incarnation = 3,
+                          .refuses = refuses,
+                          .waits_for = 2,
+                          .heads = &heads};
         workers_run(job, sizes[i].workers, sizes[i].lanes, &way, &other);
         same(&alone, &other);
         same_files();
@@ -233,11 +243,13 @@ static void live(const struct life *life, struct outcome *outcome)
     size_t bytes = 0;
     if (life->incarnation > 1)
         assert_int_equal(os_read_file("many/HEAD", 1 << 20, &manifest, &bytes), 0);
-    struct way way = {.folder = life->workers > 0 ? "many" : "alone",
+    struct way way = {.registry = registry,
+                      .folder = life->workers > 0 ? "many" : "alone",
                       .incarnation = life->incarnation,
                       .dies_at = life->dies_at,
                       .dies_before = life->dies_before != 0,
                       .refuses = life->refuses,
+                      .waits_for = life->dies_at,
                       .heads = &heads,
                       .head = {manifest, bytes}};
     workers_run(job, life->workers, life->lanes, &way, outcome);
@@ -306,7 +318,7 @@ static void test_death(void **state)
         {{2, 1}, {2, 1}, {3, 1}}, {{1, 1}, {3, 1}, {2, 2}}, {{3, 2}, {2, 1}, {0, 2}}};
     struct outcome alone;
     (void)state;
-    workers_run(job, 0, 2, &(struct way){.folder = "alone"}, &alone);
+    workers_run(job, 0, 2, &(struct way){.registry = registry, .folder = "alone"}, &alone);
     same_files();
     remove_folder("alone");
     for (size_t i = 0; i < ARRAY_COUNT(lives); i++)
@@ -336,7 +348,8 @@ static void stop_alone(struct byte_buffer *manifest)
     struct arena arena = {0};
     struct diag_list diags;
     diag_list_init(&diags, &arena);
-    workers_run(job, 0, 2, &(struct way){.folder = "alone", .stops_after = 40}, &outcome);
+    workers_run(job, 0, 2, &(struct way){.registry = registry, .folder = "alone", .stops_after = 40},
+                &outcome);
     assert_false(outcome.is_finished);
     assert_true(run_head_of_run("alone", manifest, &diags));
     arena_free(&arena);
@@ -349,12 +362,15 @@ static void test_from_alone(void **state)
     struct byte_buffer manifest = {0};
     struct heads heads = {0};
     (void)state;
-    workers_run(job, 0, 2, &(struct way){.folder = "alone"}, &whole);
+    workers_run(job, 0, 2, &(struct way){.registry = registry, .folder = "alone"}, &whole);
     same_files();
     remove_folder("alone");
     stop_alone(&manifest);
-    struct way way = {
-        .folder = "many", .incarnation = 2, .heads = &heads, .head = {manifest.data, manifest.length}};
+    struct way way = {.registry = registry,
+                      .folder = "many",
+                      .incarnation = 2,
+                      .heads = &heads,
+                      .head = {manifest.data, manifest.length}};
     workers_run(job, 3, 1, &way, &outcome);
     outcome.micro_batches--; /* with the stop there was one more, without rows */
     same(&whole, &outcome);
@@ -390,7 +406,8 @@ static void test_refusals(void **state)
     struct byte_buffer manifest = {0};
     (void)state;
     stop_alone(&manifest);
-    struct way way = {.folder = "many", .incarnation = 2, .head = {manifest.data, manifest.length}};
+    struct way way = {
+        .registry = registry, .folder = "many", .incarnation = 2, .head = {manifest.data, manifest.length}};
     assert_int_equal(workers_refusal(other, 0, &way), DIAG_OTHER_JOB);
     static const char *const files[] = {"alone/gen-*/ckpt-*/MANIFEST", "alone/gen-*/ckpt-*/state.bin"};
     for (size_t i = 0; i < ARRAY_COUNT(files); i++) {
@@ -418,20 +435,17 @@ static void test_refusals(void **state)
     remove_folder("out");
 }
 
-/* Many short micro-batches, slow ones, so that several checkpoints come; little memory for state, so that these have databases. */
-static void set_knobs(unsigned sleep_ms, unsigned fails_at)
+/* Many short micro-batches, so that several checkpoints come; little memory for state, so that these have databases. */
+static void set_knobs(unsigned fails_at)
 {
-    char failpoints[96];
+    char failpoint[64];
     struct arena arena = {0};
     struct diag_list diags;
     diag_list_init(&diags, &arena);
-    assert_int_equal(setenv("LEAT_TEST_CUT", "60", 1), 0);
+    assert_int_equal(setenv("LEAT_TEST_CUT", "25", 1), 0);
     assert_int_equal(setenv("LEAT_TEST_STATE", "4096", 1), 0);
-    int length = snprintf(failpoints, sizeof(failpoints), "run.claimed=sleep:%u", sleep_ms);
-    if (fails_at > 0)
-        snprintf(failpoints + length, sizeof(failpoints) - (size_t)length, ",ckpt.manifest=error:ENOSPC@%u",
-                 fails_at);
-    assert_int_equal(setenv("LEAT_FAILPOINTS", failpoints, 1), 0);
+    snprintf(failpoint, sizeof(failpoint), fails_at > 0 ? "ckpt.manifest=error:ENOSPC@%u" : "", fails_at);
+    assert_int_equal(setenv("LEAT_FAILPOINTS", failpoint, 1), 0);
     assert_true(failpoints_init(&diags));
     arena_free(&arena);
 }
@@ -440,9 +454,10 @@ int main(int argc, char **argv)
 {
     struct life life;
     struct outcome outcome;
+    registry = registry_with(&operator_gate);
     if (argc == 2 && sscanf(argv[1], LIFE, &life.workers, &life.lanes, &life.incarnation, &life.dies_at,
                             &life.dies_before, &life.fails_at, &life.refuses) == 7) {
-        set_knobs(15, life.fails_at); /* it has time for checkpoints: it does not come to its end */
+        set_knobs(life.fails_at);
         live(&life, &outcome);
         return 0; /* it should have been killed */
     }
@@ -457,7 +472,7 @@ int main(int argc, char **argv)
     char folder[] = "worker-checkpoints-XXXXXX";
     if (mkdtemp(folder) == NULL || chdir(folder) != 0)
         return 2;
-    set_knobs(3, 0);
+    set_knobs(0);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     (void)os_remove_tree("expected");
     return chdir("..") != 0 || rmdir(folder) != 0 ? 2 : failed;

@@ -5,7 +5,7 @@
 #include "core/key.h"
 #include "core/mem.h"
 #include "core/os.h"
-#include "run/base/base.h"
+#include "run/base/barrier.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -157,6 +157,55 @@ void workers_free(struct workers *workers)
     }
     free(workers);
 }
+
+/* --- The gate --- */
+
+static struct workers *_Atomic gated; /* the workers that run now and wait for heads; NULL: none do */
+
+static bool is_at_barrier(struct run *run)
+{
+    pthread_mutex_lock(&run->barrier->mutex);
+    bool is = run->barrier->state == BARRIER_REQUESTED || run->barrier->state == BARRIER_RUNNING;
+    pthread_mutex_unlock(&run->barrier->mutex);
+    return is;
+}
+
+static bool is_closed(const struct workers *workers)
+{
+    if (workers == NULL || workers->way->heads->published >= workers->way->waits_for)
+        return false;
+    for (uint32_t i = 0; i < workers->count; i++)
+        if (run_has_failed(workers->items[i].run) || is_at_barrier(workers->items[i].run))
+            return false;
+    return true;
+}
+
+static bool gate_bind(struct operator_bind *bind)
+{
+    bind->outputs[0] = bind->inputs[0].schema;
+    return true;
+}
+
+static void gate_process(struct operator_context *context, uint32_t input LEAT_UNUSED, struct batch *batch)
+{
+    while (is_closed(atomic_load(&gated)))
+        usleep(100);
+    context->counters.passed += batch->selected;
+    batch_hold(batch);
+    operator_emit(context, 0, batch);
+}
+
+static const struct option gate_options[] = {OPTIONS_END};
+
+const struct operator_kind operator_gate = {.name = "gate",
+                                            .options = gate_options,
+                                            .size = 1,
+                                            .determinism = DETERMINISM_BY_ROW,
+                                            .keeps_columns = true,
+                                            .inputs_min = 1,
+                                            .inputs_max = 1,
+                                            .bind = gate_bind,
+                                            .process = gate_process};
 
 /* --- Jobs --- */
 
@@ -373,6 +422,7 @@ void workers_run(const char *text, uint32_t count, uint32_t lanes, const struct 
     }
     if (count > 0)
         workers_begin(workers, runs);
+    atomic_store(&gated, way->waits_for > 0 ? workers : NULL);
     for (uint32_t i = 0; i < runs_count; i++)
         assert_true(run_start(runs[i]));
     if (way->stops_after > 0)
@@ -381,6 +431,7 @@ void workers_run(const char *text, uint32_t count, uint32_t lanes, const struct 
         ask_for_checkpoints(runs[runs_count - 1]);
     for (uint32_t i = 0; i < runs_count; i++)
         check(&all[i], text, run_wait(runs[i]));
+    atomic_store(&gated, NULL);
     if (count > 0)
         workers_end(workers);
     for (uint32_t i = 0; i < runs_count; i++) {

@@ -4,6 +4,7 @@
 #define LEAT_TESTS_UNIT_RUN_WORKERS_H
 
 #include "core/buffer.h"
+#include "core/operator.h"
 #include "run/run.h"
 
 struct workers *workers_new(uint32_t count, uint64_t seed);
@@ -42,14 +43,21 @@ struct way {
     uint64_t refuses;    /* so many heads, the first ones, are not taken */
     uint64_t dies_at;    /* the process is killed when it has published so many heads; 0: it is not */
     bool dies_before;    /* with dies_at: before the last one of them is the head */
+    uint64_t waits_for;  /* the job does not come to its end before it has published so many heads */
     struct heads *heads; /* gets what was published */
     struct str head;     /* with which the job begins; length 0: none */
 };
 
 struct heads {
-    uint64_t published, refused;
+    _Atomic uint64_t published;
+    uint64_t refused;
     struct byte_buffer last; /* manifest; the caller's */
 };
+
+/* `gate` in a job lets rows pass, but, with way.waits_for, only while a checkpoint waits for its barrier or for stages to pass that:
+ * then a checkpoint takes at most 2 * SLOTS micro-batches, and the job must have as many for each head that it waits for, but the last
+ * one, which comes with the end. */
+extern const struct operator_kind operator_gate;
 
 /* Runs a job that must fail, or be refused by its leader, and returns the first error, which the caller frees. */
 char *workers_fail(const char *text, uint32_t count, uint32_t lanes, const struct way *way);
