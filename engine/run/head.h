@@ -29,6 +29,11 @@ struct run_head {
     struct run_head_part parts[RUN_WORKERS_MAX]; /* in the order of workers, from 0 on */
 };
 
+/* Epochs of several workers are not above that one; they rise by one for each checkpoint. */
+#define RUN_EPOCH_MAX ((uint64_t)INT64_MAX)
+
+/* Whether a head can have a part in a directory of that path: it is not empty, not too long, and has no byte 0. */
+bool run_head_directory_is_good(struct str path);
 /* Appends the manifest. */
 void run_head_encode(const struct run_head *head, struct byte_buffer *out);
 /* Reads a manifest, whose bytes come from outside; texts point into them. False: *why says what is wrong, a static text. */

@@ -83,37 +83,45 @@ static bool make_writer(struct checkpoints *c)
     return false;
 }
 
-/* Called with the barrier's mutex held; releases it during the disk work, because the sequencer takes it. */
-static void begin_checkpoint(struct checkpoints *c)
+/* The writer is there, at all workers: asks for the barrier. With the barrier's mutex held. */
+static void request_barrier(struct checkpoints *c)
 {
     struct barrier *b = c->run->barrier;
-    b->state = BARRIER_OPENING;
-    c->begun_us = os_monotonic_us();
-    pthread_mutex_unlock(&b->mutex);
-    bool is_good = make_writer(c) && many_open(c);
-    pthread_mutex_lock(&b->mutex);
-    if (!is_good) {
-        note_failed(c);
-        pthread_mutex_unlock(&b->mutex);
-        say(c);
-        pthread_mutex_lock(&b->mutex);
-    }
-    b->state = is_good ? BARRIER_REQUESTED : BARRIER_IDLE;
-    b->last_is_refused = !is_good && b->last_is_wanted;
-    b->last_is_wanted = b->is_wanted = false;
-    b->has_lately_failed |= !is_good;
-    if (!is_good) {
-        many_say_ready(c, c->next_epoch, false);
-        c->next_epoch += c->many != NULL; /* others may have begun that one */
-        return;
-    }
+    b->state = BARRIER_REQUESTED;
     b->epoch = c->next_epoch++;
     b->has_failed = false;
     b->stop_us = 0;
     b->remaining = 0;
     for (uint32_t stage = 0; stage < c->run->plan->stages_count; stage++)
         b->remaining += run_stage_pieces(c->run, stage);
-    many_say_ready(c, b->epoch, true);
+}
+
+/* Called with the barrier's mutex held; releases it during the disk work, because the sequencer takes it. */
+static void begin_checkpoint(struct checkpoints *c)
+{
+    struct barrier *b = c->run->barrier;
+    uint64_t epoch = c->next_epoch;
+    b->state = BARRIER_OPENING;
+    c->begun_us = os_monotonic_us();
+    pthread_mutex_unlock(&b->mutex);
+    bool is_good = make_writer(c) && many_open(c);
+    pthread_mutex_lock(&b->mutex);
+    if (is_good)
+        request_barrier(c);
+    else
+        note_failed(c);
+    b->last_is_refused = !is_good && b->last_is_wanted;
+    b->last_is_wanted = b->is_wanted = false;
+    b->has_lately_failed |= !is_good;
+    if (!is_good) {
+        b->state = BARRIER_IDLE;
+        c->next_epoch += c->many != NULL; /* others may have begun that one */
+    }
+    pthread_mutex_unlock(&b->mutex);
+    if (!is_good)
+        say(c);
+    many_say_ready(c, epoch, is_good);
+    pthread_mutex_lock(&b->mutex);
 }
 
 /* *segment: gets the order log of the epoch, where this worker writes it; its bytes are valid until the next checkpoint is written. */

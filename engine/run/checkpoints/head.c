@@ -48,6 +48,12 @@ static void take_bytes(struct words *words, uint8_t *bytes, size_t count)
     words->left = (struct str){words->left.data + count, words->left.length - count};
 }
 
+bool run_head_directory_is_good(struct str path)
+{
+    return path.length > 0 && path.length < CHECKPOINT_PATH_BYTES / 2 &&
+           memchr(path.data, '\0', path.length) == NULL;
+}
+
 /* False: the part is not as it must be. */
 static bool take_part(struct words *words, struct run_head_part *part)
 {
@@ -56,9 +62,8 @@ static bool take_part(struct words *words, struct run_head_part *part)
     part->bytes = words_take(words);
     take_bytes(words, part->digest, sizeof(part->digest));
     part->directory = words_take_text(words);
-    struct str path = part->directory;
-    return !words->is_short && generation > 0 && generation <= UINT32_MAX && path.length > 0 &&
-           path.length < CHECKPOINT_PATH_BYTES / 2 && memchr(path.data, '\0', path.length) == NULL;
+    return !words->is_short && generation > 0 && generation <= UINT32_MAX &&
+           run_head_directory_is_good(part->directory);
 }
 
 bool run_head_decode(struct str manifest, struct run_head *head, const char **why)
@@ -76,7 +81,8 @@ bool run_head_decode(struct str manifest, struct run_head *head, const char **wh
     take_bytes(&words, head->placement, sizeof(head->placement));
     uint64_t leader = words_take(&words), count = words_take(&words);
     *why = "it has a part that is not as it must be, or too many";
-    if (words.is_short || head->epoch == 0 || count > RUN_WORKERS_MAX || leader >= count)
+    if (words.is_short || head->epoch == 0 || head->epoch > RUN_EPOCH_MAX || count > RUN_WORKERS_MAX ||
+        leader >= count)
         return false;
     head->leader = (uint32_t)leader;
     head->count = (uint32_t)count;

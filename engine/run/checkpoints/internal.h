@@ -24,8 +24,8 @@ struct past {
 /* many.c: what workers have said of checkpoints; under the barrier's mutex. */
 struct many {
     /* Of a worker that does not lead: the newest epoch that the leader has begun; withdrawn before it had a barrier; decided upon; and
-     * made the head. */
-    uint64_t begun, withdrawn, decided, head;
+     * made the head; and the newest of which this worker has written its part. */
+    uint64_t begun, withdrawn, decided, head, written;
     /* Of the leader: the epoch in work; whether it awaits parts, or before, that all have begun; who has answered; and the worker
      * that has refused, RUN_WORKERS_MAX: none. */
     uint64_t epoch;
@@ -96,7 +96,7 @@ bool many_is_begun(struct checkpoints *c);
 bool many_is_withdrawn(const struct checkpoints *c);
 /* The leader's writer is made: whether all others have begun the checkpoint, too. False after a diagnostic: it is withdrawn. */
 LEAT_CHECKED bool many_open(struct checkpoints *c);
-/* Tells the leader whether this worker has begun the checkpoint. With the mutex held. */
+/* Tells the leader whether this worker has begun the checkpoint. Not with the mutex held: a transport may lock. */
 void many_say_ready(struct checkpoints *c, uint64_t epoch, bool is_good);
 /* This worker has written its part, or could not: whether the checkpoint has become the head. Waits for the other workers. False after
  * a diagnostic, or because this worker could not. */

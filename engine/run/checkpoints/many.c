@@ -217,11 +217,14 @@ static bool follow(struct checkpoints *c, bool is_written)
     struct barrier *b = c->run->barrier;
     struct run_head_part own;
     bool is_good = is_written && describe_own(c, &own);
+    pthread_mutex_lock(&b->mutex);
+    c->many->written = is_good ? b->epoch : c->many->written; /* before the leader can know of it */
+    pthread_mutex_unlock(&b->mutex);
     say_part(c, is_good, &own);
     pthread_mutex_lock(&b->mutex);
     while (c->many->decided < b->epoch && await_news(c))
         ;
-    bool is_head = c->many->head == b->epoch;
+    bool is_head = is_good && c->many->head == b->epoch; /* take_outcome takes no other */
     pthread_mutex_unlock(&b->mutex);
     if (is_good && !is_head)
         diag_warning(&c->diags, DIAG_CHECKPOINT_FAILED, (struct span){0},
@@ -242,10 +245,25 @@ static bool take_begin(struct checkpoints *c, struct words *message)
 {
     struct many *many = c->many;
     uint64_t epoch = words_take(message);
-    if (message->is_short || epoch <= many->begun || epoch < c->next_epoch || many->decided != many->begun)
+    if (message->is_short || epoch <= many->begun || epoch < c->next_epoch || epoch > RUN_EPOCH_MAX ||
+        many->decided != many->begun)
         return false;
     many->begun = epoch;
     return true;
+}
+
+/* Whether the leader may say that of the epoch: it is the head only with this worker's part, and withdrawn only before a micro-batch has
+ * the barrier. */
+static bool outcome_fits(const struct checkpoints *c, uint64_t epoch, uint64_t outcome)
+{
+    const struct barrier *b = c->run->barrier;
+    bool has_barrier = b->epoch == epoch && (b->state == BARRIER_RUNNING || b->state == BARRIER_WRITING);
+    switch (outcome) {
+    case OUTCOME_WITHDRAWN: return !has_barrier;
+    case OUTCOME_ABANDONED: return true;
+    case OUTCOME_HEAD: return c->many->written == epoch;
+    default: return false;
+    }
 }
 
 static bool take_outcome(struct checkpoints *c, struct words *message)
@@ -253,7 +271,8 @@ static bool take_outcome(struct checkpoints *c, struct words *message)
     struct many *many = c->many;
     struct barrier *b = c->run->barrier;
     uint64_t epoch = words_take(message), outcome = words_take(message);
-    if (message->is_short || epoch != many->begun || epoch == many->decided || outcome > OUTCOME_HEAD)
+    if (message->is_short || epoch != many->begun || epoch == many->decided ||
+        !outcome_fits(c, epoch, outcome))
         return false;
     many->decided = epoch;
     if (outcome == OUTCOME_WITHDRAWN)
@@ -265,16 +284,16 @@ static bool take_outcome(struct checkpoints *c, struct words *message)
     return true;
 }
 
-/* Takes what an answer says of a part. */
-static bool take_part(struct run_head_part *part, uint32_t worker, struct words *message)
+/* Takes what an answer says of a part, whose generation is the incarnation. */
+static bool take_part(const struct checkpoints *c, struct run_head_part *part, uint32_t worker,
+                      struct words *message)
 {
     part->worker = worker;
     uint64_t generation = words_take(message);
     part->bytes = words_take(message);
     struct str digest = words_take_text(message), directory = words_take_text(message);
-    if (message->is_short || generation == 0 || generation > UINT32_MAX ||
-        digest.length != sizeof(part->digest) || directory.length == 0 ||
-        directory.length >= CHECKPOINT_PATH_BYTES / 2)
+    if (message->is_short || generation != c->run->options.peers->incarnation ||
+        digest.length != sizeof(part->digest) || !run_head_directory_is_good(directory))
         return false;
     part->id.generation = (uint32_t)generation;
     memcpy(part->digest, digest.data, sizeof(part->digest));
@@ -287,7 +306,7 @@ static bool take_answer(struct checkpoints *c, uint32_t worker, bool is_part, st
 {
     struct many *many = c->many;
     uint64_t epoch = words_take(message), is_good = words_take(message);
-    if (message->is_short || epoch > many->epoch)
+    if (message->is_short || epoch == 0 || epoch > many->epoch)
         return false;
     if (epoch < many->epoch) {
         message->left.length = 0;
@@ -295,7 +314,7 @@ static bool take_answer(struct checkpoints *c, uint32_t worker, bool is_part, st
     }
     if (is_part != many->awaits_parts || many->has_answered[worker])
         return false;
-    if (is_part && is_good != 0 && !take_part(&many->parts[worker], worker, message))
+    if (is_part && is_good != 0 && !take_part(c, &many->parts[worker], worker, message))
         return false;
     many->has_answered[worker] = true;
     many->answers++;

@@ -338,6 +338,19 @@ enum diag_code workers_refusal(const char *text, uint32_t count, const struct wa
     return code;
 }
 
+void workers_look(const char *text, uint32_t count, uint32_t self, const struct way *way,
+                  void (*look)(struct run *run))
+{
+    struct workers *workers = workers_new(count, 0);
+    struct worker_run w;
+    set_checkpoints(workers, way);
+    prepare(&w, text, 1, workers_peers(workers, self), way);
+    look(w.run);
+    run_free(w.run);
+    arena_free(&w.arena);
+    workers_free(workers);
+}
+
 /* Stops the job when it has formed so many micro-batches, or ended before. */
 static void stop_after(struct run *run, uint64_t micro_batches)
 {

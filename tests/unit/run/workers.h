@@ -68,5 +68,8 @@ void workers_run(const char *text, uint32_t count, uint32_t lanes, const struct 
 
 /* The first error with which the first of so many workers, 0: a run alone, refuses to begin; DIAG_NONE: it begins. */
 enum diag_code workers_refusal(const char *text, uint32_t count, const struct way *way);
+/* Makes the run of one of so many workers, of which the first one leads, and hands it to `look`; it does not start. */
+void workers_look(const char *text, uint32_t count, uint32_t self, const struct way *way,
+                  void (*look)(struct run *run));
 
 #endif

@@ -1,0 +1,166 @@
+/* Wrong messages about checkpoints of several workers: a worker takes none that the job cannot have then. The runs do not start, so what
+ * a worker has done of a checkpoint is set here. */
+#include "workers.h"
+
+#include "core/os.h"
+#include "run/base/peers.h"
+#include "run/checkpoints/internal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { WITHDRAWN, ABANDONED, HEAD }; /* of PEER_HEAD */
+enum { LEADER, OTHER, ANOTHER, WORKERS };
+
+static const char job[] = "job j { checkpoint: { dir: \"alone\" } }\n"
+                          "source a = sequence { count: 10, event_time: ts }\nsink a = null from a\n";
+
+/* Gives the run a message of so many words, the first one its tag. */
+static bool take(struct run *run, uint32_t from, size_t count, const uint64_t *words)
+{
+    return run_receive(run, from, (struct str){(const char *)words, count * sizeof(*words)});
+}
+#define TAKE(run, from, ...)                                                                                 \
+    take(run, from, sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t), (uint64_t[]){__VA_ARGS__})
+
+static void follow(struct run *run)
+{
+    struct many *many = run->checkpoints->many;
+    struct barrier *b = run->barrier;
+    static const uint64_t epochs[] = {0, (uint64_t)INT64_MAX + 1, UINT64_MAX};
+    for (size_t i = 0; i < ARRAY_COUNT(epochs); i++)
+        assert_false(TAKE(run, LEADER, PEER_BEGIN, epochs[i]));
+    assert_false(TAKE(run, LEADER, PEER_BEGIN));
+    assert_false(TAKE(run, LEADER, PEER_HEAD, 1, ABANDONED)); /* none has begun */
+    assert_false(TAKE(run, ANOTHER, PEER_BEGIN, 1));          /* who does not lead */
+    assert_true(TAKE(run, LEADER, PEER_BEGIN, 1));
+    assert_false(TAKE(run, LEADER, PEER_BEGIN, 2)); /* the first one is not decided upon */
+    assert_false(TAKE(run, LEADER, PEER_ASK));
+    assert_false(TAKE(run, LEADER, PEER_READY, 1, 1));
+    assert_false(TAKE(run, LEADER, PEER_PART, 1, 0));
+    assert_false(TAKE(run, LEADER, PEER_HEAD, 1));
+    assert_false(TAKE(run, LEADER, PEER_HEAD, 2, ABANDONED));
+    assert_false(TAKE(run, LEADER, PEER_HEAD, 1, HEAD + 1));
+    assert_false(TAKE(run, ANOTHER, PEER_HEAD, 1, ABANDONED));
+    assert_false(TAKE(run, LEADER, PEER_HEAD, 1, HEAD)); /* without this worker's part */
+    assert_true(TAKE(run, LEADER, PEER_HEAD, 1, WITHDRAWN));
+    assert_int_equal(many->withdrawn, 1);
+    assert_false(TAKE(run, LEADER, PEER_HEAD, 1, ABANDONED)); /* once more */
+    assert_true(TAKE(run, LEADER, PEER_BEGIN, 2));
+    b->epoch = 2;
+    for (enum barrier_state state = BARRIER_RUNNING; state <= BARRIER_WRITING; state++) {
+        b->state = state;
+        assert_false(TAKE(run, LEADER, PEER_HEAD, 2, WITHDRAWN)); /* a micro-batch has the barrier */
+    }
+    many->written = 2;
+    assert_true(TAKE(run, LEADER, PEER_HEAD, 2, HEAD));
+    assert_int_equal(many->head, 2);
+    assert_false(TAKE(run, LEADER, PEER_BEGIN, 2));
+    assert_true(TAKE(run, LEADER, PEER_BEGIN, INT64_MAX));
+    b->state = BARRIER_IDLE;
+}
+
+/* Says the part of epoch 5 for a worker. */
+static bool take_part(struct run *run, uint32_t from, uint64_t generation, size_t digest_bytes,
+                      struct str directory)
+{
+    static const char digest[2 * CHECKPOINT_DIGEST_BYTES];
+    struct byte_buffer message = {0};
+    peers_begin(&message, PEER_PART);
+    words_put(&message, 5);
+    words_put(&message, true);
+    words_put(&message, generation);
+    words_put(&message, 1000); /* bytes */
+    words_put_text(&message, (struct str){digest, digest_bytes});
+    words_put_text(&message, directory);
+    bool is_good = run_receive(run, from, (struct str){message.data, message.length});
+    for (message.length--; is_good && message.length > 0; message.length--) /* now it has been said */
+        assert_false(run_receive(run, from, (struct str){message.data, message.length}));
+    buffer_free(&message);
+    return is_good;
+}
+
+static void lead(struct run *run)
+{
+    enum { GENERATION = 3, BYTES = CHECKPOINT_DIGEST_BYTES };
+    static char path[CHECKPOINT_PATH_BYTES / 2];
+    struct many *many = run->checkpoints->many;
+    const struct str good = STR("many/1");
+    memset(path, 'a', sizeof(path));
+    many->refuser = RUN_WORKERS_MAX;
+    assert_true(TAKE(run, OTHER, PEER_ASK));
+    assert_false(TAKE(run, OTHER, PEER_ASK, 1));
+    assert_false(TAKE(run, OTHER, PEER_BEGIN, 1));
+    assert_false(TAKE(run, OTHER, PEER_HEAD, 1, ABANDONED));
+    assert_false(TAKE(run, OTHER, PEER_READY, 0, 1)); /* none is in work */
+    assert_false(TAKE(run, OTHER, PEER_READY, 1, 1));
+    many->epoch = 5;
+    assert_true(TAKE(run, OTHER, PEER_READY, 4, 1)); /* late, and it counts for nothing */
+    assert_false(TAKE(run, OTHER, PEER_READY, 6, 1));
+    assert_false(TAKE(run, OTHER, PEER_READY, 5));
+    assert_false(take_part(run, OTHER, GENERATION, BYTES, good)); /* not before the barrier */
+    assert_int_equal(many->answers, 0);
+    assert_true(TAKE(run, OTHER, PEER_READY, 5, 1));
+    assert_false(TAKE(run, OTHER, PEER_READY, 5, 1)); /* once more */
+    assert_int_equal(many->answers, 1);
+    memset(many->has_answered, 0, sizeof(many->has_answered));
+    many->awaits_parts = true;
+    assert_false(TAKE(run, OTHER, PEER_READY, 5, 1));
+    assert_false(TAKE(run, OTHER, PEER_PART, 5, 1));
+    assert_false(take_part(run, OTHER, 0, BYTES, good));
+    assert_false(take_part(run, OTHER, GENERATION + 1, BYTES, good));
+    assert_false(take_part(run, OTHER, GENERATION + (1ULL << 32), BYTES, good));
+    assert_false(take_part(run, OTHER, GENERATION, BYTES - 1, good));
+    assert_false(take_part(run, OTHER, GENERATION, 2 * BYTES, good));
+    assert_false(take_part(run, OTHER, GENERATION, BYTES, STR("")));
+    assert_false(take_part(run, OTHER, GENERATION, BYTES, (struct str){"a\0b", 3}));
+    assert_false(take_part(run, OTHER, GENERATION, BYTES, (struct str){path, sizeof(path)}));
+    assert_int_equal(many->answers, 1);
+    assert_true(take_part(run, OTHER, GENERATION, BYTES, good));
+    assert_false(take_part(run, OTHER, GENERATION, BYTES, good));
+    assert_int_equal(many->refuser, RUN_WORKERS_MAX);
+    assert_true(TAKE(run, ANOTHER, PEER_PART, 5, 0));
+    assert_int_equal(many->refuser, ANOTHER);
+}
+
+static void test_others(void **state)
+{
+    (void)state;
+    workers_look(job, WORKERS, OTHER, &(struct way){.folder = "many", .incarnation = 3}, follow);
+    assert_int_equal(os_remove_tree("many"), 0);
+}
+
+static void test_leader(void **state)
+{
+    (void)state;
+    workers_look(job, WORKERS, LEADER, &(struct way){.folder = "many", .incarnation = 3}, lead);
+    assert_int_equal(os_remove_tree("many"), 0);
+}
+
+static void without(struct run *run)
+{
+    for (uint64_t tag = PEER_ASK; tag <= PEER_HEAD; tag++)
+        assert_false(TAKE(run, LEADER, tag, 1, 1));
+}
+
+/* A job that takes no checkpoints has no such messages. */
+static void test_without(void **state)
+{
+    (void)state;
+    workers_look(strchr(job, '\n') + 1, WORKERS, OTHER, &(struct way){0}, without);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_others), cmocka_unit_test(test_leader),
+                                       cmocka_unit_test(test_without)};
+    char folder[] = "checkpoint-messages-XXXXXX";
+    if (mkdtemp(folder) == NULL || chdir(folder) != 0)
+        return 2;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return chdir("..") != 0 || rmdir(folder) != 0 ? 2 : failed;
+}
