@@ -191,11 +191,17 @@ uint32_t *generations_list(const struct checkpoint_dir *dir, uint32_t *count)
     return generations;
 }
 
+uint32_t checkpoint_newest_generation(const struct checkpoint_dir *dir)
+{
+    uint32_t count, *generations = generations_list(dir, &count);
+    uint32_t newest = count == 0 ? 0 : generations[0];
+    free(generations);
+    return newest;
+}
+
 bool checkpoint_dir_is_empty(const struct checkpoint_dir *dir)
 {
-    uint32_t count;
-    free(generations_list(dir, &count));
-    return count == 0;
+    return checkpoint_newest_generation(dir) == 0;
 }
 
 struct id_array {
@@ -438,10 +444,7 @@ static bool start_generation(struct checkpoint_dir *dir, struct generation gener
 {
     leat_assert(!dir->is_read_only && dir->generation.generation == 0);
     char path[PATH_BYTES], temporary[PATH_BYTES + 64];
-    uint32_t count;
-    uint32_t *generations = generations_list(dir, &count);
-    generation.generation = MAX(count == 0 ? 0 : generations[0], newest) + 1;
-    free(generations);
+    generation.generation = MAX(checkpoint_newest_generation(dir), newest) + 1;
     path_generation(dir, generation.generation, path);
     sweep_savepoints(dir, diags);
     int error = sweep_beginnings(dir);
@@ -481,10 +484,10 @@ bool checkpoint_start_generation(struct checkpoint_dir *dir, const struct checkp
 }
 
 bool checkpoint_start_part(struct checkpoint_dir *dir, struct checkpoint_id parent, const struct run_id *run,
-                           uint32_t newest, struct diag_list *diags)
+                           uint32_t generation, struct diag_list *diags)
 {
-    struct generation generation = {.parent = parent, .run = *run};
-    return start_generation(dir, generation, newest, diags);
+    leat_assert(generation > checkpoint_newest_generation(dir));
+    return start_generation(dir, (struct generation){.parent = parent, .run = *run}, generation - 1, diags);
 }
 
 bool checkpoint_start_from(struct checkpoint_dir *dir, const struct checkpoint_from *from,

@@ -48,12 +48,12 @@ bool head_open(struct run *run)
     return run->is_resumed;
 }
 
-static bool refuse_incarnation(struct run *run, uint32_t found)
+static bool refuse_incarnation(struct run *run, uint32_t wanted, uint32_t found)
 {
     struct diag *d =
         diag_error(run->diags, DIAG_RESUME_OR_FRESH, (struct span){0},
                    "incarnation %u cannot begin in `%s`: there are checkpoints of incarnation %u or later",
-                   run->options.peers->incarnation, run->path, found);
+                   wanted, run->path, found);
     diag_hint(run->diags, d, "begin with an incarnation above that of all checkpoints of the job");
     return false;
 }
@@ -72,19 +72,16 @@ bool head_start(struct run *run)
 {
     const struct run_head *head = run->checkpoints->head;
     const struct run_peers *peers = run->options.peers;
-    uint32_t newest = newest_of(head);
+    uint32_t newest = MAX(newest_of(head), checkpoint_newest_generation(run->dir));
     struct run_id id = {{0}};
     if (head != NULL)
         id = head->run;
     else
         memcpy(id.bytes, peers->job_run, sizeof(id.bytes));
-    if (peers != NULL && peers->incarnation <= newest)
-        return refuse_incarnation(run, newest);
-    newest = peers != NULL ? peers->incarnation - 1 : newest;
-    if (!checkpoint_start_part(run->dir, own_part(run), &id, newest, run->diags))
-        return false;
-    return peers == NULL || checkpoint_generation(run->dir) == peers->incarnation ||
-           refuse_incarnation(run, checkpoint_generation(run->dir) - 1);
+    uint32_t generation = peers != NULL ? peers->incarnation : newest + 1;
+    if (generation <= newest) /* where newest + 1 is 0, too */
+        return refuse_incarnation(run, generation, newest);
+    return checkpoint_start_part(run->dir, own_part(run), &id, generation, run->diags);
 }
 
 void head_placement(const struct run *run, uint8_t placement[CHECKPOINT_DIGEST_BYTES])

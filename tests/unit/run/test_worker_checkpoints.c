@@ -425,8 +425,10 @@ static void test_refusals(void **state)
     assert_int_equal(workers_refusal(job, 1, &way), DIAG_NONE);
     assert_int_equal(workers_refusal(job, 1, &way),
                      DIAG_RESUME_OR_FRESH); /* the directory has a ninth already */
+    way.incarnation = 10;                   /* the refusal has made none */
+    assert_int_equal(workers_refusal(job, 1, &way), DIAG_NONE);
     assert_int_equal(rename("alone", "elsewhere"), 0);
-    way.incarnation = 10;
+    way.incarnation = 11;
     assert_int_equal(workers_refusal(job, 1, &way), DIAG_FOREIGN_DIRECTORY);
     buffer_free(&manifest);
     remove_folder("elsewhere");
