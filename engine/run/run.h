@@ -24,7 +24,6 @@ enum run_start_mode {
     RUN_FROM,   /* start anew, with the state of another run's checkpoint */
 };
 
-/* run_new copies the struct; what its pointers name stays the caller's, and must live as long as the run. */
 /* The workers of a cluster, as the run of one of them sees the others: runs of the same plan with the same number of lanes,
  * which give each other messages. Each worker has a part of the sources' partitions and of the key groups; the leader orders
  * the rows of all. Only tests make such runs so far: of jobs without `align:` and copies of checkpoints in an object store;
@@ -46,11 +45,13 @@ struct run_peers {
     const char *directory;
     uint32_t incarnation;
     uint8_t job_run[16];
-    /* Of the leader: makes the manifest the job's head, in place of the one before. False: it did not; the checkpoint is abandoned
-     * then, and the next one tried. May take long. The coordinator's thread. */
+    /* Of the leader: makes the manifest the job's head, in place of the one before. True: it is the head. False: it may be all the
+     * same, where the answer was lost: the checkpoint is abandoned here and the next one tried, but a job that begins again may begin
+     * with it. May take long. The coordinator's thread. */
     bool (*publish)(void *engine, uint64_t epoch, struct str manifest);
 };
 
+/* run_new copies the struct; what its pointers name stays the caller's, and must live as long as the run. */
 struct run_options {
     const struct run_peers *peers; /* NULL: the run is alone */
     uint32_t lanes;                /* 0: the job's `workers`, else one per core */

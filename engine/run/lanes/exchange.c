@@ -72,7 +72,7 @@ void exchange_init(struct run *run)
     }
 }
 
-/* Rows that nobody has read. */
+/* Frees the rows in a packet that its consumer has not taken. */
 static void empty_packet(struct packet *packet)
 {
     for (uint32_t i = 0; i < packet->count; i++) {

@@ -101,7 +101,8 @@ void peers_send_to(struct run *run, uint32_t worker);
 enum told { TOLD_TAKEN, TOLD_LATER /* it waits for rows */, TOLD_BAD /* the job cannot have it */ };
 enum { TOLD_MAX = 4 * SLOTS + PARTITIONS_MAX };
 
-/* peers_barrier.c: what messages say of a barrier; those that take: false: the message is none.
+/* peers_barrier.c: what messages say of a barrier; those that take return false where the message cannot be
+ * one of this job.
  *   - put_barrier: whether the micro-batch that was chosen has one; take_barrier: takes that in.
  *   - put_positions: where this worker's partitions stand behind the micro-batch that was cut; lead_take_positions: the leader takes
  *     that in, from their owner.
