@@ -55,8 +55,9 @@ def well(answer):
 
 
 def tool(cluster=None, name=None, **options):
+    """Requests and leases last as long as a loaded machine takes, unless the options say otherwise."""
     endpoints = cluster if isinstance(cluster, str) else (cluster or ONE[0]).endpoints()
-    return etcd.Tool(TOOL, endpoints, name or f"n{next(NAMES)}", **options)
+    return etcd.Tool(TOOL, endpoints, name or f"n{next(NAMES)}", **{"request_ms": 60000, "lease_s": 600, **options})
 
 
 def entries(answer):
