@@ -9,7 +9,7 @@
 
 enum { VERSION = 1, WAITS_BYTES = 400 };
 
-/* A worker that did not answer, until it says that it has left that incarnation, or its lease has expired. */
+/* A worker that did not answer, until it says that it has left that incarnation, or its lease has expired. One for each lease. */
 struct doubt {
     int64_t lease; /* 0: none */
     uint64_t incarnation;
@@ -154,13 +154,23 @@ static bool is_doubted(const struct rendezvous *r, const struct cluster_member *
     return false;
 }
 
+/* Where a doubt of that worker goes: the place of its last one, else one that is free, else the oldest doubt's. */
+static struct doubt *find_place(struct rendezvous *r, int64_t lease)
+{
+    struct doubt *place = &r->doubts[0];
+    for (uint32_t i = 0; i < RENDEZVOUS_WORKERS_MAX; i++) {
+        if (r->doubts[i].lease == lease)
+            return &r->doubts[i];
+        place = r->doubts[i].incarnation < place->incarnation ? &r->doubts[i] : place;
+    }
+    return place;
+}
+
 void rendezvous_doubt(struct rendezvous *r, uint32_t worker)
 {
     leat_assert(r->has_round && worker < r->round.count && worker != r->round.self);
-    struct doubt *doubt = &r->doubts[0];
-    for (uint32_t i = 0; i < RENDEZVOUS_WORKERS_MAX; i++) /* a place that is free, else the oldest doubt's */
-        doubt = r->doubts[i].incarnation < doubt->incarnation ? &r->doubts[i] : doubt;
-    *doubt = (struct doubt){r->round.workers[worker].lease, r->round.incarnation};
+    int64_t lease = r->round.workers[worker].lease;
+    *find_place(r, lease) = (struct doubt){lease, r->round.incarnation};
 }
 
 /* Forgets doubts of leases that have expired. */

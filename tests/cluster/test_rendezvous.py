@@ -192,6 +192,20 @@ def test_doubt_is_forgiven():
         all_of.round_of("abc", 2)
 
 
+def test_doubted_twice():
+    """The leader doubts a worker that comes back, and doubts it anew: that counts as well, until it has left the later round."""
+    with workers("abc", 2, 3, LONG_MS, 0) as all_of:
+        leader, other = "a", "b"
+        for incarnation in (1, 3):
+            found = all_of.round_of("abc", incarnation - 1)
+            assert found["incarnation"] == incarnation and found["workers"][found["leader"]] == leader, found
+            all_of.tools[leader]("doubt", found["workers"].index(other))
+            assert all_of.tools[leader]("turn")["round"]["incarnation"] == incarnation + 1
+            all_of.round_of("ac", incarnation)
+            all_of.over([other], incarnation)
+            all_of.over("ac", incarnation + 1)
+
+
 def test_no_quorum():
     """etcd is away: nothing is known, and rounds go on; it comes back, and they still do."""
     with etcd.Etcd(path("away"), is_fast=True) as cluster, workers("ab", 2, 2, cluster=cluster, request_ms=2000) as all_of:
