@@ -3,8 +3,10 @@
 #include "core/mem.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 /* Eight bytes of a frame, from that place on. */
@@ -205,6 +207,15 @@ struct link_figures rig_figures(struct rig_worker *worker, uint32_t other)
     return figures;
 }
 
+pid_t rig_fork(void)
+{
+    pid_t parent = getpid(), pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0 && (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent))
+        _exit(127);
+    return pid;
+}
+
 pid_t rig_spawn(const char *const *words, const char *failpoints, int *out)
 {
     int ends[2];
@@ -214,8 +225,7 @@ pid_t rig_spawn(const char *const *words, const char *failpoints, int *out)
     char *variable = mem_printf("LEAT_FAILPOINTS=%s", failpoints != NULL ? failpoints : "");
     environment[0] = failpoints != NULL ? variable : NULL;
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
+    pid_t pid = rig_fork();
     if (pid == 0) { /* no memory from here on: another thread may have held its lock */
         dup2(ends[1], STDOUT_FILENO);
         execve(arguments[0], (char *const *)arguments, (char *const *)environment);

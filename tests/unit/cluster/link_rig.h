@@ -44,6 +44,8 @@ void rig_wait(struct rig_worker *worker, const uint64_t *counter, uint64_t at_le
 void rig_release(struct rig_worker *worker);
 struct link_figures rig_figures(struct rig_worker *worker, uint32_t other);
 
+/* fork; the child dies with the calling thread. Fails the test where there is none. */
+pid_t rig_fork(void);
 /* Starts this program again, with these words (NULL-ended) behind its name; *out: reads what it prints. failpoints: NULL for none. */
 pid_t rig_spawn(const char *const *words, const char *failpoints, int *out);
 /* The next line that it prints, without its end. */
