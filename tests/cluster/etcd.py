@@ -62,6 +62,12 @@ def wait_for(what, condition):
         time.sleep(0.02)
 
 
+def stop(process):
+    """Stops a child, and returns once all its threads have stopped."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+
+
 def make_certificates(folder):
     """ca, other-ca, server for 127.0.0.1, client, in the folder."""
     certificates.make_authority(folder, "ca")
@@ -97,7 +103,7 @@ class Member:
             self.process = None
 
     def pause(self):
-        os.kill(self.process.pid, signal.SIGSTOP)
+        stop(self.process)
 
     def go_on(self):
         os.kill(self.process.pid, signal.SIGCONT)
@@ -160,7 +166,7 @@ class Etcd:
             context.load_cert_chain(os.path.join(self.folder, "client.pem"), os.path.join(self.folder, "client.key"))
         url = f"{'https' if self.is_secure else 'http'}://127.0.0.1:{(member or self.members[0]).client}/v3/{path}"
         headers = {"authorization": self.token} if self.token else {}
-        with urllib.request.urlopen(urllib.request.Request(url, json.dumps(request).encode(), headers), timeout=20,
+        with urllib.request.urlopen(urllib.request.Request(url, json.dumps(request).encode(), headers), timeout=60,
                                     context=context) as answer:
             return json.load(answer)
 
@@ -225,7 +231,7 @@ class Tool:
         self.process.wait()
 
     def pause(self):
-        os.kill(self.process.pid, signal.SIGSTOP)
+        stop(self.process)
 
     def go_on(self):
         os.kill(self.process.pid, signal.SIGCONT)
