@@ -330,6 +330,8 @@ static void link_turn(struct link *link, struct turn *turn)
             return;
         send_controls(link);
         send_all(link, turn);
+        if (link->connection->state == CONNECTION_BROKEN)
+            turn->is_busy = true; /* no event tells of its end: the next turn does */
         return;
     }
     for (struct connection *connection = links->connections; connection != NULL;

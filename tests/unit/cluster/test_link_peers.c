@@ -30,10 +30,13 @@ _Noreturn static void be_sink(void)
         pause();
 }
 
-/* Worker 0: sends all frames to worker 1, over as many connections as it takes; says when all have come. */
-_Noreturn static void be_source(const char *address)
+/* Worker 0: sends all frames to worker 1, over as many connections as it takes; says when all have come. delay: each frame leaves so
+ * many microseconds later. */
+_Noreturn static void be_source(const char *address, const char *delay)
 {
-    rig_start(&a, 0, NULL);
+    struct links_options options = rig_options(0);
+    options.delay_us = strtoll(delay, NULL, 10);
+    rig_start(&a, 0, &options);
     rig_link_to(&a, 1, address);
     uint64_t gones = 0;
     int64_t since = 0;
@@ -63,7 +66,7 @@ static int be_peer(char **words)
         return 1;
     if (strcmp(words[1], "sink") == 0)
         be_sink();
-    be_source(words[2]);
+    be_source(words[2], words[3]);
 }
 
 /* --- Its parent --- */
@@ -150,14 +153,14 @@ static void test_stop_while_sending(void **state)
     reap(pid, out);
 }
 
-/* b takes the frames of a source with that failpoint, and has each of them once, in order. Returns b's figures of the link. */
-static struct link_figures take_all(const char *failpoint, const char *expected)
+/* b takes the frames of a source with that delay and failpoint, and has each of them once, in order. Returns b's figures of the link. */
+static struct link_figures take_all(const char *delay, const char *failpoint, const char *expected)
 {
     int out;
     char line[128];
     rig_start(&b, 1, NULL);
     rig_link_to(&b, 0, "127.0.0.1:9");
-    pid_t pid = rig_spawn((const char *const[]){"source", b.address, NULL}, failpoint, &out);
+    pid_t pid = rig_spawn((const char *const[]){"source", b.address, delay, NULL}, failpoint, &out);
     rig_wait(&b, &b.frames, FRAMES);
     rig_read_line(out, line, sizeof(line));
     assert_string_equal(line, expected);
@@ -171,19 +174,23 @@ static struct link_figures take_all(const char *failpoint, const char *expected)
 static void test_bad_ways(void **state)
 {
     (void)state;
-    assert_int_equal(take_all(NULL, "done after 0 breaks").doubled_frames, 0);
+    assert_int_equal(take_all("0", NULL, "done after 0 breaks").doubled_frames, 0);
     rig_stop(&b);
-    assert_int_equal(take_all("link.twice=error:EIO@7", "done after 0 breaks").doubled_frames, 1);
+    assert_int_equal(take_all("0", "link.twice=error:EIO@7", "done after 0 breaks").doubled_frames, 1);
     rig_stop(&b);
-    assert_int_equal(take_all("link.late=error:EIO@7", "done after 0 breaks").doubled_frames, 0);
+    assert_int_equal(take_all("0", "link.late=error:EIO@7", "done after 0 breaks").doubled_frames, 0);
     rig_stop(&b);
-    take_all("link.damaged=error:EIO@7", "done after 1 breaks");
+    take_all("0", "link.damaged=error:EIO@7", "done after 1 breaks");
     assert_int_equal(links_figures(b.links).damaged, 1);
     assert_true(rig_count(&b, &b.ups[0]) == 2 && rig_count(&b, &b.gones[0]) >= 1);
     rig_stop(&b);
-    static const char *const breaks[] = {"link.cut=error:EIO@7", "link.piece=error:EIO@20"};
+    static const char *const breaks[][2] = {
+        {"0", "link.cut=error:EIO@7"},
+        {"0", "link.piece=error:EIO@20"},
+        {"300000", "link.cut=error:EIO@7"}, /* all have been sent before */
+        {"300000", "link.piece=error:EIO@20"}};
     for (size_t i = 0; i < ARRAY_COUNT(breaks); i++) {
-        take_all(breaks[i], "done after 1 breaks");
+        take_all(breaks[i][0], breaks[i][1], "done after 1 breaks");
         assert_int_equal(links_figures(b.links).damaged, 0);
         assert_int_equal(rig_count(&b, &b.ups[0]), 2);
         rig_stop(&b);
@@ -197,7 +204,7 @@ static void test_killed_source(void **state)
     int out;
     rig_start(&b, 1, NULL);
     rig_link_to(&b, 0, "127.0.0.1:9");
-    pid_t pid = rig_spawn((const char *const[]){"source", b.address, NULL}, "link.piece=kill@40", &out);
+    pid_t pid = rig_spawn((const char *const[]){"source", b.address, "0", NULL}, "link.piece=kill@40", &out);
     rig_wait(&b, &b.gones[0], 1);
     reap(pid, out);
     uint64_t frames = rig_count(&b, &b.frames);
@@ -208,7 +215,7 @@ static void test_killed_source(void **state)
     pthread_mutex_lock(&b.mutex);
     b.next[0] = 0;
     pthread_mutex_unlock(&b.mutex);
-    pid = rig_spawn((const char *const[]){"source", b.address, NULL}, NULL, &out);
+    pid = rig_spawn((const char *const[]){"source", b.address, "0", NULL}, NULL, &out);
     rig_wait(&b, &b.frames, frames + FRAMES);
     reap(pid, out);
     rig_stop(&b);
