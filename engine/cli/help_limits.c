@@ -7,6 +7,7 @@
 #include "control/metrics.h"
 #include "core/ast.h"
 #include "core/learner.h"
+#include "core/placement.h"
 #include "formats/avro.h"
 #include "formats/csv.h"
 #include "formats/json_read.h"

@@ -140,7 +140,7 @@ static void reject(struct links *links, int fd)
 
 /* Where the system has no descriptor left, the caller waits in the socket's queue, which is always ready then: it is left alone
  * for a while. */
-void connection_accept(struct links *links)
+void connection_take_caller(struct links *links)
 {
     int fd;
     while ((fd = accept4(links->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
@@ -244,7 +244,7 @@ void connection_piece(struct connection *connection, struct link_frame *frame, u
         frame->is_cut = false;
         connection->piece_bytes -= bytes - bytes / 2;
         sending->bytes = bytes / 2;
-        connection_flush(connection);
+        connection_write_out(connection);
         connection_break(connection, "the failpoint link.cut broke it");
     }
 }
@@ -297,7 +297,7 @@ static void write_failed(struct connection *connection, int error)
         connection_break(connection, "%s", strerror(error));
 }
 
-void connection_flush(struct connection *connection)
+void connection_write_out(struct connection *connection)
 {
     struct iovec parts[2 * PIECES_MAX];
     bool is_blocked = false;
@@ -437,5 +437,5 @@ void connection_event(struct connection *connection, uint32_t events)
     if ((events & ~(uint32_t)EPOLLOUT) != 0)
         read_some(connection);
     if ((events & EPOLLOUT) != 0 && connection->state != CONNECTION_BROKEN)
-        connection_flush(connection);
+        connection_write_out(connection);
 }

@@ -392,7 +392,7 @@ static bool read_entry(struct coordination *coordination, const struct etcd_entr
     if (str_is(rest, "head")) {
         note_revision(coordination, RECORD_HEAD, entry->mod_revision);
         view->head.revision = entry->mod_revision;
-        return head_read(entry->value, arena, &view->head);
+        return cluster_head_read(entry->value, arena, &view->head);
     }
     return true; /* of a later version */
 }

@@ -83,8 +83,8 @@ struct str job_write(const struct cluster_job *job, struct arena *arena);
 LEAT_CHECKED bool job_read(struct str text, struct arena *arena, struct cluster_job *job);
 struct str member_write(const struct cluster_member *member, struct arena *arena);
 LEAT_CHECKED bool member_read(struct str text, struct arena *arena, struct cluster_member *member);
-struct str head_write(const struct cluster_head *head, struct arena *arena);
-LEAT_CHECKED bool head_read(struct str text, struct arena *arena, struct cluster_head *head);
+struct str cluster_head_write(const struct cluster_head *head, struct arena *arena);
+LEAT_CHECKED bool cluster_head_read(struct str text, struct arena *arena, struct cluster_head *head);
 struct str incarnation_write(uint64_t incarnation, const uint8_t secret[COORDINATION_SECRET_BYTES],
                              struct arena *arena);
 LEAT_CHECKED bool incarnation_read(struct str text, struct arena *arena, uint64_t *incarnation,

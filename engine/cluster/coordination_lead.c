@@ -372,7 +372,8 @@ enum etcd_outcome coordination_publish(struct coordination *coordination, const 
     struct cluster_head record = *head;
     record.previous = coordination->records[RECORD_HEAD].revision;
     record.writer = coordination_lease(coordination);
-    enum etcd_outcome outcome = lead(coordination, RECORD_HEAD, head_write(&record, &arena), &arena, diags);
+    enum etcd_outcome outcome =
+        lead(coordination, RECORD_HEAD, cluster_head_write(&record, &arena), &arena, diags);
     if (outcome == ETCD_DONE)
         compact_now_and_then(coordination, diags);
     arena_free(&arena);
@@ -394,7 +395,7 @@ enum etcd_outcome coordination_rebuild(struct coordination *coordination, const 
         {.key = coordination_key(coordination, &arena, "job"), .value = job_write(job, &arena)},
         {.key = coordination_key(coordination, &arena, "incarnation"),
          .value = incarnation_write(incarnation, no_secret, &arena)},
-        {.key = coordination_key(coordination, &arena, "head"), .value = head_write(&record, &arena)},
+        {.key = coordination_key(coordination, &arena, "head"), .value = cluster_head_write(&record, &arena)},
     };
     struct etcd_compare absent[ARRAY_COUNT(puts)];
     struct etcd_op looks[ARRAY_COUNT(puts)];

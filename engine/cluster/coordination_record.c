@@ -92,7 +92,7 @@ bool member_read(struct str text, struct arena *arena, struct cluster_member *me
     return ok;
 }
 
-struct str head_write(const struct cluster_head *head, struct arena *arena)
+struct str cluster_head_write(const struct cluster_head *head, struct arena *arena)
 {
     return dump(json_pack("{s:i, s:I, s:I, s:o, s:o, s:I, s:I}", "version", VERSION, "incarnation",
                           (json_int_t)head->incarnation, "epoch", (json_int_t)head->epoch, "manifest",
@@ -101,7 +101,7 @@ struct str head_write(const struct cluster_head *head, struct arena *arena)
                 arena);
 }
 
-bool head_read(struct str text, struct arena *arena, struct cluster_head *head)
+bool cluster_head_read(struct str text, struct arena *arena, struct cluster_head *head)
 {
     int64_t incarnation = 0, epoch = 0;
     json_t *json = load(text);

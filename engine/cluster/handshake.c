@@ -12,7 +12,7 @@ static void say(struct connection *connection, enum message_kind kind, uint64_t 
                 size_t bytes)
 {
     connection_tell(connection, kind, sequence, body, bytes);
-    connection_flush(connection);
+    connection_write_out(connection);
 }
 
 void handshake_begin(struct connection *connection)

@@ -156,7 +156,7 @@ void links_count(struct links *links, enum message_refusal refusal);
 
 /* --- connection.c --- */
 /* Connections to all who called. */
-void connection_accept(struct links *links);
+void connection_take_caller(struct links *links);
 /* A connection to the link's worker. */
 void connection_dial(struct link *link, const struct sockaddr_in *address);
 /* Something happened to its socket: events of epoll. */
@@ -174,7 +174,7 @@ void connection_piece(struct connection *connection, struct link_frame *frame, u
 /* Whether the outbox has no room for another piece. */
 bool connection_is_full(const struct connection *connection);
 /* Writes what the socket takes of the outbox; the rest goes when it takes more. */
-void connection_flush(struct connection *connection);
+void connection_write_out(struct connection *connection);
 /* Lets go of a frame that a list no longer has. Runner. */
 void frame_drop(struct link_frame *frame);
 

@@ -281,7 +281,7 @@ static void send_all(struct link *link, struct turn *turn)
     struct connection *connection = link->connection;
     for (int i = 0; i < FLUSHES_MAX; i++) {
         bool is_full = fill_outbox(link, turn);
-        connection_flush(connection);
+        connection_write_out(connection);
         if (!is_full || connection->outbox != NULL || connection->state != CONNECTION_UP)
             return;
     }
@@ -304,7 +304,7 @@ static void send_controls(struct link *link)
         connection_tell(connection, MESSAGE_PING, (uint64_t)link->pinged_us, NULL, 0);
     }
     if (must_tell && connection->has_status)
-        connection_flush(connection); /* what it does not write brings an event when it can */
+        connection_write_out(connection); /* what it does not write brings an event when it can */
     if (must_tell && !connection->has_status) {
         struct message_status status = receive_own_status(link);
         connection_tell(connection, MESSAGE_STATUS, 0, &status, sizeof(status));
@@ -434,7 +434,7 @@ static void look(struct links *links, int timeout_ms)
     leat_assert(count >= 0 || errno == EINTR);
     for (int i = 0; i < count; i++) {
         if (events[i].data.ptr == &links->listen_fd)
-            connection_accept(links);
+            connection_take_caller(links);
         else if (events[i].data.ptr != &links->wake_fd)
             connection_event(events[i].data.ptr, events[i].events);
     }

@@ -20,6 +20,7 @@ LEAT = os.path.abspath(sys.argv[1])
 HOUSE = ("engine", "operators", "state", "connectors", "formats", "learners", "kernels")
 # Constants that a message names, and that are no limit of what a job may have.
 NO_LIMITS = {
+    "RENDEZVOUS_WORKERS_MAX": "of a cluster, which no command has yet",
     "ARGUMENTS_MAX": "of a command line", "DROPS_MAX": "of a command line", "TOPICS_MAX": "of a command line",
     "DESCRIBED_MAX": "how much is said", "LABEL_BYTES_MAX": "how much is drawn", "TOP_MAX": "how much is shown",
     "FETCH_BYTES_MAX": "of one fetch", "LINGER_MS_MAX": "librdkafka's", "TOPIC_NAME_MAX": "Kafka's",
