@@ -78,14 +78,14 @@ static void fuzz_member(struct str text, struct arena *arena)
 static void fuzz_head(struct str text, struct arena *arena)
 {
     struct cluster_head head = {0}, again = {0};
-    if (!head_read(text, arena, &head))
+    if (!cluster_head_read(text, arena, &head))
         return;
     check_text(head.manifest);
     must(head.previous >= 0 && head.epoch <= INT64_MAX && head.incarnation <= INT64_MAX,
          "numbers are bounded");
-    must(head_read(head_write(&head, arena), arena, &again) && str_equal(head.manifest, again.manifest) &&
-             str_equal(head.digest, again.digest) && head.epoch == again.epoch &&
-             head.previous == again.previous,
+    must(cluster_head_read(cluster_head_write(&head, arena), arena, &again) &&
+             str_equal(head.manifest, again.manifest) && str_equal(head.digest, again.digest) &&
+             head.epoch == again.epoch && head.previous == again.previous,
          "a head is the same");
 }
 
