@@ -20,7 +20,9 @@ struct rendezvous {
     struct arena arena; /* of the round */
     struct rendezvous_round round;
     bool has_round;
-    uint64_t over; /* rounds up to this incarnation are over for this worker */
+    uint64_t over; /* rounds up to this incarnation are over for this worker, who has said so */
+    uint64_t
+        missed; /* incarnation of the newest round, in which this worker takes no part; 0: there is none */
     struct doubt doubts[RENDEZVOUS_WORKERS_MAX];
     char *pending; /* a placement that this worker, the leader, has written or will; NULL: none */
     uint32_t candidates;
@@ -50,6 +52,11 @@ void rendezvous_free(struct rendezvous *r)
     arena_free(&r->arena);
     free(r->pending);
     free(r);
+}
+
+uint64_t rendezvous_missed(const struct rendezvous *r)
+{
+    return r->missed > r->over ? r->missed : 0;
 }
 
 const char *rendezvous_waits_for(const struct rendezvous *r)
@@ -309,6 +316,7 @@ static void look(struct rendezvous *r, const struct cluster_view *view, const st
         take_round(r, last, view);
     else if (is_own) /* a head came behind the one with which the round begins */
         *is_over = true;
+    r->missed = r->has_round ? 0 : last->incarnation;
 }
 
 static enum etcd_outcome turn(struct rendezvous *r, struct arena *arena, bool *has_written,

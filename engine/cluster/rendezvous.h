@@ -66,6 +66,11 @@ LEAT_CHECKED enum etcd_outcome rendezvous_tell_over(struct rendezvous *rendezvou
                                                     const struct cluster_member *member, uint64_t incarnation,
                                                     struct diag_list *diags);
 
+/* After a turn without a round: the incarnation of the newest round, if this worker has not said that it has left it: it is not in that
+ * round, or saw it too late. A worker without work in hand says so (rendezvous_tell_over), for a leader that doubts it waits for
+ * that. 0: there is none. */
+uint64_t rendezvous_missed(const struct rendezvous *rendezvous);
+
 /* Who is there, for people: "3 of 4 to 8 workers: a, b, c". Never NULL; until the next turn. */
 const char *rendezvous_waits_for(const struct rendezvous *rendezvous);
 

@@ -378,6 +378,7 @@ static void run_turn(struct answer *answer)
     const struct rendezvous_round *round;
     answer->outcome = rendezvous_turn(rendezvous, &round, &answer->diags);
     set(answer->json, "waits", json_string(rendezvous_waits_for(rendezvous)));
+    set(answer->json, "missed", json_integer((json_int_t)rendezvous_missed(rendezvous)));
     if (round == NULL)
         return;
     char secret[2 * COORDINATION_SECRET_BYTES + 1];

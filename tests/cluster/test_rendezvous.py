@@ -172,8 +172,9 @@ def test_a_head_in_between():
         call = all_of.tools["a"]
         assert call("turn")["round"]["head"] == 0
         well(call("publish", 5))
-        assert "round" not in all_of.tools["b"]("turn")
-        all_of.over("a", 1)
+        said = all_of.tools["b"]("turn")
+        assert "round" not in said and said["missed"] == 1, said
+        all_of.over("b", said["missed"])
         assert all_of.round_of("ab", 1)["head"] == 5
 
 
@@ -189,6 +190,23 @@ def test_doubt_is_forgiven():
         time.sleep(0.3)
         assert all_of.round_of(rest) == second  # who comes back waits
         all_of.over(rest, 2)
+        all_of.round_of("abc", 2)
+
+
+def test_doubted_before_it_saw():
+    """A worker is doubted in a round that it has not seen, and that is over when it looks: it says so, and takes part again."""
+    with workers("abc", 2, 3, LONG_MS, 0) as all_of:
+        leader = all_of.tools["a"]
+        first = leader("turn")["round"]
+        assert first["incarnation"] == 1 and first["workers"] == ["a", "b", "c"] and leader("turn")["missed"] == 0
+        leader("doubt", 1)
+        assert leader("turn")["round"]["workers"] == ["a", "c"]
+        said = all_of.tools["b"]("turn")
+        assert "round" not in said and said["missed"] == 2, said
+        all_of.over("b", said["missed"])
+        assert all_of.tools["b"]("turn")["missed"] == 0
+        all_of.round_of("ac", 1)
+        all_of.over("ac", 2)
         all_of.round_of("abc", 2)
 
 
