@@ -283,10 +283,11 @@ LEAT_CHECKED bool checkpoint_digest(const struct checkpoint_dir *dir, struct che
                                     uint8_t digest[CHECKPOINT_DIGEST_BYTES], uint64_t *bytes,
                                     struct diag_list *diags);
 /* As checkpoint_start_generation, for a worker: the job's run id is known; the parent may be missing (generation 0) though the job goes
- * on, because this worker had no part of the checkpoint; and the generation's number, which is above those in the directory. */
+ * on, because this worker had no part of the checkpoint; and the generation's number, which is above those in the directory. groups: the
+ * key groups of the worker, as in checkpoint_dir_options: whoever opens its checkpoints by themselves, and wants all groups, is refused. */
 LEAT_CHECKED bool checkpoint_start_part(struct checkpoint_dir *dir, struct checkpoint_id parent,
                                         const struct run_id *run, uint32_t generation,
-                                        struct diag_list *diags);
+                                        const struct group_set *groups, struct diag_list *diags);
 /* The highest number of a generation in the directory; 0: there is none. */
 uint32_t checkpoint_newest_generation(const struct checkpoint_dir *dir);
 struct checkpoint_joint {

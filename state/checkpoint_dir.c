@@ -484,9 +484,10 @@ bool checkpoint_start_generation(struct checkpoint_dir *dir, const struct checkp
 }
 
 bool checkpoint_start_part(struct checkpoint_dir *dir, struct checkpoint_id parent, const struct run_id *run,
-                           uint32_t generation, struct diag_list *diags)
+                           uint32_t generation, const struct group_set *groups, struct diag_list *diags)
 {
     leat_assert(generation > checkpoint_newest_generation(dir));
+    dir->groups = groups;
     return start_generation(dir, (struct generation){.parent = parent, .run = *run}, generation - 1, diags);
 }
 

@@ -291,9 +291,10 @@ static bool has_groups(const struct checkpoint *checkpoint, struct diag_list *di
     struct diag *diag = diag_error(diags, DIAG_FOREIGN_DIRECTORY, (struct span){0, 0},
                                    "the checkpoint has key groups %s alone, expected %s", has, wanted);
     diag_at(diags, diag, path, -1, -1);
-    diag_hint(diags, diag,
-              "it was restored for these groups: restore the other ones, or all of the checkpoint, with "
-              "`leat checkpoint restore URL --to DIR`");
+    diag_hint(
+        diags, diag,
+        "if it was restored for these groups: restore the other ones, or all of the checkpoint, with "
+        "`leat checkpoint restore URL --to DIR`; if it is one worker's part: begin with the head, which names all parts");
     return false;
 }
 

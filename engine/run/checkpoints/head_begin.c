@@ -68,6 +68,20 @@ static struct checkpoint_id own_part(const struct run *run)
     return (struct checkpoint_id){0};
 }
 
+/* The key groups of all instances of this worker; NULL: it has all. */
+static const struct group_set *own_groups(struct run *run)
+{
+    uint32_t first = peers_first_instance(run);
+    const struct placement *now = placements_now(run);
+    if (peers_count(run) == 1)
+        return NULL;
+    struct group_set *groups = arena_calloc(&run->arena, 1, sizeof(*groups));
+    for (uint32_t g = 0; g < KEY_GROUPS; g++)
+        if (now->instance[g] - first < run->lanes_count)
+            bit_set(groups->words, g);
+    return groups;
+}
+
 bool head_start(struct run *run)
 {
     const struct run_head *head = run->checkpoints->head;
@@ -81,7 +95,7 @@ bool head_start(struct run *run)
     uint32_t generation = peers != NULL ? peers->incarnation : newest + 1;
     if (generation <= newest) /* where newest + 1 is 0, too */
         return refuse_incarnation(run, generation, newest);
-    return checkpoint_start_part(run->dir, own_part(run), &id, generation, run->diags);
+    return checkpoint_start_part(run->dir, own_part(run), &id, generation, own_groups(run), run->diags);
 }
 
 void head_placement(const struct run *run, uint8_t placement[CHECKPOINT_DIGEST_BYTES])

@@ -399,6 +399,35 @@ static void flip(const char *pattern)
 }
 
 /* What does not fit the head is refused, before a row is read: a start with it is an error each time, and none without. */
+/* A plain run does not go on from one worker's part, nor is that a head of its own; of one worker it is all there is. */
+static void test_part_alone(void **state)
+{
+    static const char *const texts[] = {"job j { checkpoint: { dir: \"many/0\" } }\n" STREAMS,
+                                        "job j { checkpoint: { dir: \"many/1\" } }\n" STREAMS};
+    struct heads heads = {0};
+    struct way way = {
+        .registry = registry, .folder = "many", .incarnation = 1, .stops_after = 40, .heads = &heads};
+    struct outcome outcome;
+    struct arena arena = {0};
+    struct diag_list diags;
+    struct byte_buffer manifest = {0};
+    (void)state;
+    diag_list_init(&diags, &arena);
+    for (uint32_t count = 2; count > 0; count--) {
+        workers_run(job, count, 1, &way, &outcome);
+        enum diag_code expected = count > 1 ? DIAG_FOREIGN_DIRECTORY : DIAG_NONE;
+        for (uint32_t i = 0; i < count; i++) {
+            assert_int_equal(workers_refusal(texts[i], 0, &(struct way){.registry = registry}), expected);
+            assert_int_equal(run_head_of_run(i == 0 ? "many/0" : "many/1", &manifest, &diags), count == 1);
+        }
+        remove_folder("many");
+        remove_folder("out");
+    }
+    buffer_free(&heads.last);
+    buffer_free(&manifest);
+    arena_free(&arena);
+}
+
 static void test_refusals(void **state)
 {
     static const char other[] = "job j { checkpoint: { dir: \"other\" } }\n"
@@ -469,6 +498,7 @@ int main(int argc, char **argv)
                                        cmocka_unit_test_prestate(test_same, refuses),
                                        cmocka_unit_test(test_unpublished),
                                        cmocka_unit_test(test_from_alone),
+                                       cmocka_unit_test(test_part_alone),
                                        cmocka_unit_test(test_refusals),
                                        cmocka_unit_test(test_death)};
     char folder[] = "worker-checkpoints-XXXXXX";
