@@ -49,10 +49,10 @@ struct run *run_new(const struct plan *plan, const struct run_options *options, 
     run->observer = run->trace != NULL ? &trace_observer : NULL;
     run->lanes_count = choose_lanes(plan, options);
     base_init(run);
-    peers_init(run);
     count_instances(run);
     refused_budget(plan->config.memory_bytes);
-    bool is_good = checkpoints_init(run) && placements_begin(run) && checkpoints_open_state(run);
+    bool is_good =
+        peers_init(run) && checkpoints_init(run) && placements_begin(run) && checkpoints_open_state(run);
     if (is_good)
         publish_init(run);
     is_good = is_good && sequencer_init(run) && order_init(run);

@@ -14,18 +14,29 @@ static struct peer_progress *progress_of(const struct run *run, uint32_t stage, 
     return &run->peer_progress[stage * peers_count(run) + worker];
 }
 
-void peers_init(struct run *run)
+bool peers_refuse(struct run *run, const char *what)
 {
-    if (run->options.peers == NULL)
-        return;
-    const struct plan *plan = run->plan;
-    leat_assert(run->options.peers->count <= RUN_WORKERS_MAX);
-    bool has_directory = plan->config.checkpoint.directory.length > 0;
-    leat_assert(!has_directory || (run->options.peers->directory != NULL && run->options.order == NULL));
-    leat_assert(plan->config.checkpoint.store.length == 0 && !plan->has_alignment);
-    leat_assert(run->trace == NULL && run->options.move_seed == 0);
+    struct diag *d = diag_error(run->diags, DIAG_OPTIONS_CLASH, (struct span){0},
+                                "several workers cannot run a job with %s yet", what);
+    diag_hint(run->diags, d, "leave it out, or run the job on one worker");
+    return false;
+}
+
+bool peers_init(struct run *run)
+{
+    const struct run_peers *peers = run->options.peers;
+    if (peers == NULL)
+        return true;
+    const struct job_checkpoint *checkpoint = &run->plan->config.checkpoint;
+    leat_assert(peers->count <= RUN_WORKERS_MAX && run->trace == NULL);
+    leat_assert(checkpoint->directory.length == 0 || peers->directory != NULL);
     run->peer_progress =
         mem_calloc((size_t)run->plan->stages_count * peers_count(run), sizeof(*run->peer_progress));
+    if (checkpoint->store.length > 0)
+        return peers_refuse(run, "a `store` of checkpoints");
+    if (run->plan->has_alignment)
+        return peers_refuse(run, "`align`");
+    return run->options.move_seed == 0 || peers_refuse(run, "--move");
 }
 
 void peers_free(struct run *run)

@@ -70,8 +70,10 @@ static inline bool peers_has_stage(const struct run *run, uint32_t worker, uint3
     return stage == 0 || run->plan->stages[stage].tag != STAGE_SINGLE || peers_home(run, stage) == worker;
 }
 
-/* Control thread, while the run is built. */
-void peers_init(struct run *run);
+/* Control thread, while the run is built. peers_init: false after a diagnostic: several workers cannot run that job. peers_refuse: adds
+ * such a diagnostic, of a job with `what`, and returns false. */
+LEAT_CHECKED bool peers_init(struct run *run);
+bool peers_refuse(struct run *run, const char *what);
 void peers_free(struct run *run);
 
 /* Begins a message; the caller adds words. */

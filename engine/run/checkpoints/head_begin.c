@@ -58,6 +58,15 @@ static bool refuse_incarnation(struct run *run, uint32_t wanted, uint32_t found)
     return false;
 }
 
+static bool refuse_directory(struct run *run)
+{
+    struct diag *d = diag_error(run->diags, DIAG_FOREIGN_DIRECTORY, (struct span){0},
+                                "a worker's directory: expected a path of 1 to %d bytes, found %zu bytes",
+                                CHECKPOINT_PATH_BYTES / 2 - 1, strlen(run->options.peers->directory));
+    diag_hint(run->diags, d, "give the job a checkpoint directory with a shorter path");
+    return false;
+}
+
 /* The part of the head that lies in this run's own directory; generation 0: none does. */
 static struct checkpoint_id own_part(const struct run *run)
 {
@@ -92,6 +101,8 @@ bool head_start(struct run *run)
         id = head->run;
     else
         memcpy(id.bytes, peers->job_run, sizeof(id.bytes));
+    if (peers != NULL && !run_head_directory_is_good(str_from(peers->directory)))
+        return refuse_directory(run);
     uint32_t generation = peers != NULL ? peers->incarnation : newest + 1;
     if (generation <= newest) /* where newest + 1 is 0, too */
         return refuse_incarnation(run, generation, newest);

@@ -285,14 +285,6 @@ static bool next_number(struct run *run)
 }
 
 /* Whether a micro-batch begins below --until, only the owners of its partitions see. */
-static bool refuse_until(struct run *run)
-{
-    struct diag *d = diag_error(run->diags, DIAG_OPTIONS_CLASH, (struct span){0},
-                                "several workers cannot replay an order log up to an order time (--until)");
-    diag_hint(run->diags, d, "replay it on one worker, or without --until");
-    return false;
-}
-
 bool replay_begin(struct run *run)
 {
     struct sequencer *s = run->sequencer;
@@ -302,7 +294,10 @@ bool replay_begin(struct run *run)
     if (!s->is_replaying || !peers_is_leader(run)) /* the leader says what the log has */
         return true;
     if (s->peers != NULL && s->until_us != TIME_MAX)
-        return refuse_until(run);
+        return peers_refuse(run, "an order log to replay, and --until");
+    if (s->peers != NULL &&
+        run->barrier != NULL) /* their place in the log would be that of the choice, which is ahead */
+        return peers_refuse(run, "an order log to replay, and checkpoints");
     s->replay = (struct replay){
         .map = arena_array(&run->arena, uint32_t, ORDER_PARTITIONS_MAX),
         .slices = arena_array(&run->arena, struct order_slice, partitions),

@@ -289,7 +289,8 @@ static void test_other_records(void **state)
     }
     const struct way until = {.replays = "log.order", .until_us = 1000000, .is_refused = true};
     char *error = workers_fail(job_of_files, 3, 1, &until);
-    assert_non_null(strstr(error, "several workers cannot replay an order log up to an order time"));
+    assert_non_null(
+        strstr(error, "several workers cannot run a job with an order log to replay, and --until"));
     free(error);
     for (uint32_t i = 0; i < ARRAY_COUNT(names); i++)
         assert_int_equal(unlink(names[i]), 0);
