@@ -78,9 +78,8 @@ static bool open_part(struct checkpoint_dir *dir, const struct checkpoint_joint 
         return false;
     (*part)->is_part = true;
     bool is_good = true;
-    for (uint32_t i = 0; i < (*part)->count && is_good;
-         i++) /* pieces without digests cannot be verified later */
-        if ((*part)->chain[i].piece_digests == NULL)
+    for (uint32_t i = 0; i < (*part)->count && is_good; i++)
+        if ((*part)->chain[i].piece_digests == NULL) /* its pieces cannot be verified when they are read */
             is_good = manifest_verify(dir, &(*part)->chain[i], false, diags);
     return is_good && (checkpoint_info(*part)->format == CHECKPOINT_FORMAT || refuse_format(*part, diags)) &&
            (str_equal(checkpoint_info(*part)->fingerprint, fingerprint) || refuse_job(*part, diags));

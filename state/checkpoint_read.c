@@ -432,16 +432,15 @@ const struct checkpoint_info *checkpoint_info(const struct checkpoint *checkpoin
 
 uint32_t checkpoint_databases(const struct checkpoint *checkpoint, uint32_t part, uint32_t *first)
 {
-    uint32_t count = 0;
-    *first = 0;
+    uint32_t before = 0;
     for (uint32_t i = 1; checkpoint != NULL; checkpoint = checkpoint->next, i++) {
-        if (i == part)
-            *first = count;
+        *first = before;
         if (i == part)
             return checkpoint_info(checkpoint)->databases;
-        count += checkpoint_info(checkpoint)->databases;
+        before += checkpoint_info(checkpoint)->databases;
     }
-    return count;
+    *first = 0;
+    return before;
 }
 
 bool checkpoint_restore_database(struct checkpoint *checkpoint, uint32_t number, const char *path,

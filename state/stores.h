@@ -28,10 +28,11 @@ struct state_stores_options {
     bool are_of_some; /* the stores are to have rows of some key groups alone, those of a worker */
 };
 
-/* One store takes over one database of the checkpoint as it is, if that has its rows and no others. If there are more of either, all stores begin empty, and the
- * owner, when its tables, queues and cold stores are made, lets each table and queue import what is its own from each of
- * `foreign`, does the same for cold stores (state_stores_import_cold), and calls state_stores_imported. So no store ever holds rows of a group
- * that lies elsewhere in the same stay. False after a diagnostic; state_stores_close is allowed. */
+/* One store takes over one database of the checkpoint as it is, if that has its rows and no others. If there are more of either,
+ * all stores begin empty, and the owner, when its tables, queues and cold stores are made, lets each table and queue import what
+ * is its own from each of `foreign`, does the same for cold stores (state_stores_import_cold), and calls state_stores_imported. So
+ * no store ever holds rows of a group that lies elsewhere in the same stay. False after a diagnostic; state_stores_close is
+ * allowed. */
 LEAT_CHECKED bool state_stores_open(struct state_stores *stores, const struct state_stores_options *options,
                                     struct diag_list *diags);
 /* The next store from which an owner of `own` imports, *at from 0 on; NULL: no more. */

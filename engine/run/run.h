@@ -40,8 +40,8 @@ struct run_peers {
     void *engine;
     /* Where the job takes checkpoints. directory: this worker's own, in place of the job's `dir`; those who begin with the head read
      * it under the same name. incarnation: from 1; rises each time that the workers begin again: the generation of all their
-     * checkpoints. job_run: the job's id for sinks
-     * (struct run_id), the same at all workers; not used where they begin with a head, which has it. */
+     * checkpoints. job_run: the job's id for sinks (struct run_id), the same at all workers; not used where they begin with a head,
+     * which has it. */
     const char *directory;
     uint32_t incarnation;
     uint8_t job_run[16];

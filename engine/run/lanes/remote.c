@@ -69,7 +69,7 @@ bool lanes_receive(struct run *run, uint32_t worker, struct words *message)
         !has_room(run, x, (uint32_t)local, micro_batch))
         return false;
     struct packet *packet = exchange_packet(x, micro_batch, (uint32_t)producer, (uint32_t)local);
-    if (in_run > packet->runs || (in_run + 1 < packet->runs))
+    if (in_run > packet->runs || in_run + 1 < packet->runs)
         return false;
     struct packet_entry *entry = exchange_entry(packet);
     *entry = (struct packet_entry){.bytes = mem_alloc(message->left.length),
