@@ -338,6 +338,9 @@ LEAT_CHECKED bool checkpoint_pack_adopt(const char *directory, struct checkpoint
 
 /* The folder of a checkpoint directory in which savepoints of its job lie that the run itself made (`leat ctl savepoint`). */
 #define CHECKPOINT_SAVEPOINTS "savepoints"
+/* Folder in a job's checkpoint directory where a cluster has gone on with the job (cli/run_cluster.c); run_new refuses a run that is
+ * alone beside it. */
+#define CHECKPOINT_CLUSTER "cluster"
 /* Copies a checkpoint, with its chain, into the directory `to`, which must be missing or empty, and not within `dir`, but
  * for its folder CHECKPOINT_SAVEPOINTS. The copy is a checkpoint directory that holds nothing else and shares no inode. Every byte is checked on the way; `to` appears when
  * all of it is on the disk. id: generation 0 for the newest checkpoint that is whole; *id is then set to that

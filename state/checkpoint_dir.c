@@ -52,7 +52,7 @@ size_t checkpoint_name_split(const char *name, struct checkpoint_id *id)
 /* --- The directory --- */
 
 /* Only LOCK, generations, the operators' `tables`, what `leat run --serve` writes (SERVE, serve.log, serve.figures) and the
- * run's `history`, `savepoints` and CONTROL may be in the directory: a mistyped path must not be filled or pruned. */
+ * run's `history`, `savepoints`, `cluster` and CONTROL may be in the directory: a mistyped path must not be filled or pruned. */
 static bool check_entries(const struct checkpoint_dir *dir, struct diag_list *diags)
 {
     DIR *stream = opendir(dir->path);
@@ -68,7 +68,7 @@ static bool check_entries(const struct checkpoint_dir *dir, struct diag_list *di
         static const char *const own[] = {
             "LOCK",       "tables",      "SERVE", "serve.log", "serve.figures", "serve.figures.tmp",
             "CONTROL",    "CONTROL.tmp", "log",   "history",   "history.tmp",   CHECKPOINT_SAVEPOINTS,
-            RESTORED_NAME};
+            RESTORED_NAME, CHECKPOINT_CLUSTER};
         bool is_own = entry->d_name[0] == '.' || strncmp(entry->d_name, "gen-", 4) == 0;
         for (size_t i = 0; i < ARRAY_COUNT(own); i++)
             is_own |= strcmp(entry->d_name, own[i]) == 0;

@@ -2,13 +2,13 @@
 #include "cli/argp.h"
 #include "cli/commands.h"
 #include "cli/job.h"
+#include "cli/run_cluster.h"
+#include "cli/run_life.h"
 #include "cli/serve_beside.h"
-#include "cli/serve_watch.h"
 #include "cli/supervise.h"
 #include "cli/token.h"
+#include "cluster/coordination.h"
 #include "control/api.h"
-#include "control/summary.h"
-#include "control/view.h"
 #include "core/civil.h"
 #include "core/learner.h"
 #include "core/log.h"
@@ -51,6 +51,17 @@ enum {
     KEY_CONTROL_CERTIFICATE,
     KEY_CONTROL_KEY,
     KEY_LOG,
+    KEY_CLUSTER,
+    KEY_NODES,
+    KEY_NODES_WAIT,
+    KEY_LISTEN,
+    KEY_ADVERTISE,
+    KEY_LEASE,
+    KEY_ETCD_AUTHORITY,
+    KEY_ETCD_CERTIFICATE,
+    KEY_ETCD_KEY,
+    KEY_ETCD_USER,
+    KEY_ETCD_PASSWORD,
     CONTROL_CONNECTIONS_MAX = 256
 };
 
@@ -69,6 +80,7 @@ struct run_arguments {
     /* NULL: not given; the job's `ui` holds. */
     const char *control, *control_token, *control_certificate, *control_key;
     struct api *api; /* NULL: none */
+    struct run_cluster_flags cluster;
 };
 
 static const struct argp_option options_table[] = {
@@ -135,6 +147,28 @@ static const struct argp_option options_table[] = {
     {"control-certificate", KEY_CONTROL_CERTIFICATE, "FILE", 0,
      "TLS with this certificate chain (PEM); needed off loopback", 6},
     {"control-key", KEY_CONTROL_KEY, "FILE", 0, "the certificate's private key (PEM)", 6},
+    {"cluster", KEY_CLUSTER, "URL", 0,
+     "be one of several workers that run the job together, each started with the same command on a machine of its own; "
+     "they find each other in etcd, at etcd://HOST:PORT,HOST:PORT/NAME. Files, and the job's checkpoint directory, must be seen "
+     "by all under the same paths. Ctrl-C: this worker leaves after a checkpoint, and the others go on",
+     7},
+    {"nodes", KEY_NODES, "LEAST:MOST", 0,
+     "with --cluster: how many workers the job may have; it begins with MOST, or with LEAST after --nodes-wait", 7},
+    {"nodes-wait", KEY_NODES_WAIT, "TIME", 0, "with --cluster: how long to wait for MOST workers (default: 30s)", 7},
+    {"listen", KEY_LISTEN, "HOST:PORT", 0,
+     "with --cluster: where this worker takes the others' connections; HOST is an address of this machine, port 0 any free "
+     "one. They are authenticated, and not encrypted: for a private network",
+     7},
+    {"advertise", KEY_ADVERTISE, "HOST:PORT", 0,
+     "with --cluster: the address under which the others reach this worker (default: that of --listen)", 7},
+    {"lease", KEY_LEASE, "TIME", 0,
+     "with --cluster: how long a worker may be silent before the others go on without it (default: 3s)", 7},
+    {"etcd-authority", KEY_ETCD_AUTHORITY, "FILE", 0,
+     "with --cluster: TLS to etcd, whose certificates this authority (PEM) has signed", 7},
+    {"etcd-certificate", KEY_ETCD_CERTIFICATE, "FILE", 0, "with --cluster: this client's certificate for etcd (PEM)", 7},
+    {"etcd-key", KEY_ETCD_KEY, "FILE", 0, "the certificate's private key (PEM)", 7},
+    {"etcd-user", KEY_ETCD_USER, "NAME", 0, "with --cluster: the user of etcd, with --etcd-password-file", 7},
+    {"etcd-password-file", KEY_ETCD_PASSWORD, "FILE", 0, "the user's password: the file's only word", 7},
     {0},
 };
 
@@ -145,6 +179,43 @@ static uint64_t parse_number(const char *option, const char *argument, int64_t m
     if (!literal_int(str_from(argument), &number) || number < 1 || number > most)
         argp_error(state, "--%s takes a number from 1 to %lld, not `%s`", option, (long long)most, argument);
     return (uint64_t)number;
+}
+
+/* --cluster: what else is needed, and what several workers cannot do. */
+static void check_cluster(const struct run_arguments *a, struct argp_state *state)
+{
+    const struct run_options *o = &a->options;
+    const struct run_cluster_flags *c = &a->cluster;
+    const struct {
+        bool is_given;
+        const char *flag;
+    } alone[] = {{a->load.is_replay, "replay"},       {a->load.sinks.count > 0, "sink"},
+                 {a->is_resume, "resume"},            {a->is_fresh, "fresh"},
+                 {o->from != NULL, "from"},           {o->take_over, "take-over"},
+                 {a->is_supervised, "supervise"},     {a->is_served, "serve"},
+                 {o->until_us != TIME_MAX, "until"},  {o->record_order != NULL, "record-order"},
+                 {o->order != NULL, "order"},         {o->compares, "compare"},
+                 {o->move_seed != 0, "move"},         {a->has_ui, "ui"}},
+      of_cluster[] = {{c->least > 0, "nodes"},
+                      {c->listen != NULL, "listen"},
+                      {c->advertise != NULL, "advertise"},
+                      {c->authority != NULL, "etcd-authority"},
+                      {c->certificate != NULL, "etcd-certificate"},
+                      {c->key != NULL, "etcd-key"},
+                      {c->user != NULL, "etcd-user"},
+                      {c->password_file != NULL, "etcd-password-file"}};
+    for (size_t i = 0; i < ARRAY_COUNT(alone) && c->cluster != NULL; i++)
+        if (alone[i].is_given)
+            argp_error(state, "--%s is for a run that is alone: give it without --cluster", alone[i].flag);
+    for (size_t i = 0; i < ARRAY_COUNT(of_cluster) && c->cluster == NULL; i++)
+        if (of_cluster[i].is_given)
+            argp_error(state, "--%s needs --cluster", of_cluster[i].flag);
+    if (c->cluster != NULL && (c->least == 0 || c->listen == NULL))
+        argp_error(state, "--cluster needs --nodes and --listen, for example --nodes=2:8 --listen=10.0.0.7:7400");
+    if ((c->user == NULL) != (c->password_file == NULL))
+        argp_error(state, "--etcd-user and --etcd-password-file go together");
+    if ((c->certificate == NULL) != (c->key == NULL))
+        argp_error(state, "--etcd-certificate and --etcd-key go together");
 }
 
 /* Arguments that exclude or need each other. */
@@ -165,6 +236,7 @@ static void check_together(const struct run_arguments *arguments, struct argp_st
         argp_error(state, "--control-certificate and --control-key go together");
     if (arguments->options.drops_count > 0 && arguments->options.from == NULL)
         argp_error(state, "--drop-state needs --from");
+    check_cluster(arguments, state);
 }
 
 static void set_mode(struct run_arguments *arguments)
@@ -176,6 +248,37 @@ static void set_mode(struct run_arguments *arguments)
                     : arguments->is_fresh  ? RUN_FRESH
                     : arguments->is_resume ? RUN_RESUME
                                            : RUN_AUTO;
+}
+
+/* The flags of --cluster. */
+static error_t parse_cluster(int key, char *argument, struct run_cluster_flags *flags, struct argp_state *state)
+{
+    int64_t time_us;
+    switch (key) {
+    case KEY_CLUSTER: flags->cluster = argument; return 0;
+    case KEY_NODES:
+        if (!run_cluster_nodes(argument, flags))
+            argp_error(state, "--nodes takes LEAST:MOST from 1 to %d, like 2:8, not `%s`", RUN_WORKERS_MAX, argument);
+        return 0;
+    case KEY_NODES_WAIT:
+        if (!literal_duration(str_from(argument), &flags->wait_us) || flags->wait_us < 0)
+            argp_error(state, "--nodes-wait takes a time like 30s, not `%s`", argument);
+        return 0;
+    case KEY_LISTEN: flags->listen = argument; return 0;
+    case KEY_ADVERTISE: flags->advertise = argument; return 0;
+    case KEY_LEASE:
+        if (!literal_duration(str_from(argument), &time_us) || time_us < 2 * US_PER_SECOND ||
+            time_us > COORDINATION_LEASE_S_MAX * US_PER_SECOND)
+            argp_error(state, "--lease takes a time from 2s to 1h, not `%s`", argument);
+        flags->lease_s = (uint32_t)(time_us / US_PER_SECOND);
+        return 0;
+    case KEY_ETCD_AUTHORITY: flags->authority = argument; return 0;
+    case KEY_ETCD_CERTIFICATE: flags->certificate = argument; return 0;
+    case KEY_ETCD_KEY: flags->key = argument; return 0;
+    case KEY_ETCD_USER: flags->user = argument; return 0;
+    case KEY_ETCD_PASSWORD: flags->password_file = argument; return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
 }
 
 static error_t parse(int key, char *argument, struct argp_state *state)
@@ -243,7 +346,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case ARGP_KEY_NO_ARGS: argp_error(state, "which job? For example `leat run jobs/ctr.leat`"); return 0;
     case ARGP_KEY_END: check_together(arguments, state); return 0;
-    default: return ARGP_ERR_UNKNOWN;
+    default: return parse_cluster(key, argument, &arguments->cluster, state);
     }
 }
 
@@ -314,7 +417,7 @@ static bool start_api(struct run_arguments *arguments, struct diag_list *diags)
 }
 
 /* Shows the run until it ends. Looks at it every 40 ms, which is smooth for the eye and costs nothing. */
-static void watch(struct run *run, struct view *view, struct api *api)
+static void watch(struct run *run, struct run_life *life, struct api *api)
 {
     bool is_stopping = false;
     while (!run_has_ended(run)) {
@@ -323,31 +426,15 @@ static void watch(struct run *run, struct view *view, struct api *api)
         enum api_want want = api == NULL ? API_WANTS_NOTHING : api_wants(api);
         if ((interrupts > 0 || want == API_WANTS_STOP) && !is_stopping) {
             is_stopping = true;
-            view_message(view, interrupts > 0
+            run_life_say(life, interrupts > 0
                                    ? "stopping after a checkpoint; a second Ctrl-C stops at once"
                                    : "stopping after a checkpoint, as the control API was asked to");
             run_stop(run);
         }
         if (want == API_WANTS_CHECKPOINT)
             run_checkpoint(run);
-        if (api != NULL)
-            api_tend(api, run);
-        view_update(view, run);
+        run_life_look(life);
     }
-}
-
-/* Reports that a replayed order log of a live run ended, and the run with it. */
-static void tell_order_end(const struct run *run, const struct run_stats *stats)
-{
-    struct byte_buffer where = {0};
-    if (!stats->has_order_run_out)
-        return;
-    run_describe_order_end(run, &where);
-    log_say(LOG_LEVEL_INFO,
-            "the order log ends before micro-batch %" PRIu64
-            ", and the run ends there: %.*s; the order of later rows is not known",
-            stats->order_next, (int)where.length, where.data);
-    buffer_free(&where);
 }
 
 /* Reports that --compare found no difference. A difference fails the run and is in the diagnostics. */
@@ -373,24 +460,6 @@ static bool has_code(const struct diag_list *diags, enum diag_code code)
         if (diags->items[i].code == code)
             return true;
     return false;
-}
-
-/* Prints warnings when the run begins, not only at its end. */
-static void say_warnings(struct job_load *load)
-{
-    bool is_json = load->is_json;
-    if (load->diags.errors > 0) /* the run has failed already, and all is printed at the end */
-        return;
-    load->is_json = false; /* stdout is for the summary */
-    job_print_diags(load);
-    load->is_json = is_json;
-    diag_list_init(&load->diags, &load->arena);
-}
-
-static void say_notes(const char *notes)
-{
-    for (const char *end; (end = strchr(notes, '\n')) != NULL; notes = end + 1)
-        log_say(LOG_LEVEL_INFO, "%.*s", (int)(end - notes), notes);
 }
 
 /* Claims the files that command-line options read and write, in addition to those of the job. */
@@ -419,43 +488,6 @@ static void claim_options(const struct run_arguments *arguments)
                    nowhere);
 }
 
-/* Prints the summary. With --serve, the server of a run that is good ends first, so that all requests are counted. */
-static void summarize(struct run_arguments *arguments, const struct run_stats *stats,
-                      const struct dead_watch *dead, const struct bottleneck_found *found,
-                      struct serve_watch *serving, bool is_good)
-{
-    struct job_load *load = &arguments->load;
-    struct byte_buffer out = {0};
-    struct summary summary = {
-        .plan = load->plan, .stats = stats, .watch = dead, .bottleneck = found, .is_good = is_good};
-    if (serving != NULL && is_good)
-        serve_beside_stop(load);
-    if (serving != NULL)
-        summary.served = serve_watch_totals(serving, &summary.served_count);
-    if (load->is_json)
-        summary_put_json(&summary, &out);
-    else
-        summary_text(&summary, stdout);
-    if (out.length > 0)
-        fwrite(out.data, 1, out.length, stdout);
-    buffer_free(&out);
-}
-
-/* What is known of the run at its end; also for those who read its events. */
-static void end_figures(struct run_arguments *arguments, struct run *run, struct run_stats *stats,
-                        struct dead_watch *dead, struct bottleneck *bottleneck,
-                        struct bottleneck_found *found, bool is_good)
-{
-    run_stats(run, stats);
-    dead_watch_end(dead, stats);
-    bottleneck_whole(bottleneck, stats, found);
-    if (arguments->api != NULL)
-        api_end(arguments->api, stats, dead, found, is_good);
-    api_stop(
-        arguments->api); /* who waits for the run's end waits for its last checkpoint and its sinks, too */
-    arguments->api = NULL;
-}
-
 static int run_job(struct run_arguments *arguments)
 {
     struct job_load *load = &arguments->load;
@@ -469,54 +501,36 @@ static int run_job(struct run_arguments *arguments)
         return EXIT_INTERRUPTED;
     if (run == NULL)
         return has_code(&load->diags, DIAG_TAKEN_OVER) ? EXIT_FENCED : EXIT_FAILED;
-    struct run_stats *stats = mem_calloc(1, sizeof(*stats));
-    run_stats(run, stats);
-    say_warnings(load);
-    say_notes(stats->notes);
-    if (stats->is_from)
-        log_say(LOG_LEVEL_INFO, "%" PRIu64 " records are done", stats->records);
-    else if (stats->is_resumed)
-        log_say(LOG_LEVEL_INFO, "resuming from checkpoint %u-%" PRIu64 ": %" PRIu64 " records are done",
-                stats->resumed_generation, stats->resumed_epoch, stats->records);
-    if (stats->redo_next > 0)
-        log_say(LOG_LEVEL_INFO,
-                "micro-batches %" PRIu64 " to %" PRIu64 " are executed again by the order log",
-                stats->micro_batches, stats->redo_next - 1);
-    if (stats->order != NULL)
-        log_say(LOG_LEVEL_INFO, "replaying the order log %s", stats->order);
-    struct dead_watch *dead = mem_alloc(sizeof(*dead));
-    dead_watch_begin(dead, stats);
-    struct bottleneck *bottleneck = bottleneck_new(load->plan, run);
-    if (arguments->api != NULL)
-        api_begin(arguments->api, run);
-    struct serve_watch *serving = arguments->is_served ? serve_watch_new(load) : NULL;
-    struct view *view = view_new(
-        &(struct view_options){.plan = load->plan,
-                               .watch = dead,
-                               .bottleneck = bottleneck,
-                               .api = arguments->api,
-                               .is_quiet = arguments->is_quiet || load->is_json,
-                               .progress = arguments->progress,
-                               .more = serving == NULL ? (struct view_more){0} : serve_watch_more(serving)});
+    struct run_life_options life_options = {.load = load,
+                                            .api = arguments->api,
+                                            .is_served = arguments->is_served,
+                                            .is_quiet = arguments->is_quiet,
+                                            .progress = arguments->progress};
+    struct run_life *life = run_life_begin(&life_options, run);
     bool is_good = run_start(run);
     has_begun = 1;
     if (is_good)
-        watch(run, view, arguments->api);
-    view_free(view);
-    is_good &= run_wait(run);
-    struct bottleneck_found *found = mem_alloc(sizeof(*found));
-    end_figures(arguments, run, stats, dead, bottleneck, found, is_good);
-    tell_order_end(run, stats);
+        watch(run, life, arguments->api);
+    is_good = run_life_wait(life, is_good);
+    arguments->api = NULL;
     if (arguments->options.compares)
-        tell_compared(stats, is_good);
-    summarize(arguments, stats, dead, found, serving, is_good);
-    free(found);
-    serve_watch_free(serving);
-    bottleneck_free(bottleneck);
-    free(dead);
-    free(stats);
+        tell_compared(run_life_stats(life), is_good);
+    run_life_summarize(life, is_good);
+    run_life_free(life);
     run_free(run);
     return is_good ? EXIT_GOOD : has_code(&load->diags, DIAG_TAKEN_OVER) ? EXIT_FENCED : EXIT_FAILED;
+}
+
+static int run_worker(struct run_arguments *arguments)
+{
+    const struct run_cluster_options options = {.flags = &arguments->cluster,
+                                                .load = &arguments->load,
+                                                .lanes = arguments->options.lanes,
+                                                .is_quiet = arguments->is_quiet,
+                                                .progress = arguments->progress,
+                                                .interrupts = &interrupts,
+                                                .has_begun = &has_begun};
+    return claims_check(arguments->load.plan->claims, &arguments->load.diags) ? run_cluster(&options) : EXIT_FAILED;
 }
 
 /* Ends the control API that run_job has begun, and left when it failed early. */
@@ -561,7 +575,8 @@ int cmd_run(int argc, char **argv)
         0,
         0,
         0};
-    struct run_arguments arguments = {.options = {.until_us = TIME_MAX, .stop = &interrupts}};
+    struct run_arguments arguments = {.options = {.until_us = TIME_MAX, .stop = &interrupts},
+                                      .cluster = {.wait_us = RUN_CLUSTER_WAIT_US}};
     argv = job_join_values(&argc, argv);
     argp_command(&argp, argc, argv, &arguments);
     set_mode(&arguments);
@@ -586,7 +601,7 @@ int cmd_run(int argc, char **argv)
     else
         job_print_diags(&arguments.load);
     if (is_good) {
-        status = run_served(&arguments);
+        status = arguments.cluster.cluster != NULL ? run_worker(&arguments) : run_served(&arguments);
         if (arguments.load.diags.count > 0 && status != EXIT_INTERRUPTED) {
             arguments.load.is_json = false; /* stdout has the summary */
             job_print_diags(&arguments.load);

@@ -64,13 +64,15 @@ void coordination_stop(struct coordination *coordination);
 struct cluster_job {
     struct str digest, version, profile; /* of the job, of leat, of its arithmetic */
     struct str by;                       /* who wrote it: the first worker's address. Not compared. */
+    struct str run;                      /* the job's id for sinks, as hex digits: the first worker's. Not compared. */
 };
 
 struct cluster_member {
     struct str address, host;
     uint32_t lanes;
     int64_t clock_us; /* its wall clock when it joined */
-    uint64_t over;    /* its part in all incarnations up to this one has ended (rendezvous.h) */
+    uint64_t over;    /* it has left all incarnations up to this one (rendezvous.h) */
+    uint64_t ended;   /* its part of the job has come to its end in that incarnation; 0: in none */
     int64_t lease;    /* of a record that was read: who it is */
 };
 

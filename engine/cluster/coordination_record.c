@@ -53,9 +53,9 @@ static bool read_count(const json_t *json, const char *name, int64_t *value)
 
 struct str job_write(const struct cluster_job *job, struct arena *arena)
 {
-    return dump(json_pack("{s:i, s:o, s:o, s:o, s:o}", "version", VERSION, "digest", text_of(job->digest),
-                          "leat", text_of(job->version), "profile", text_of(job->profile), "by",
-                          text_of(job->by)),
+    return dump(json_pack("{s:i, s:o, s:o, s:o, s:o, s:o}", "version", VERSION, "digest",
+                          text_of(job->digest), "leat", text_of(job->version), "profile",
+                          text_of(job->profile), "by", text_of(job->by), "run", text_of(job->run)),
                 arena);
 }
 
@@ -64,30 +64,32 @@ bool job_read(struct str text, struct arena *arena, struct cluster_job *job)
     json_t *json = load(text);
     bool ok = json != NULL && read_text(json, "digest", arena, &job->digest) &&
               read_text(json, "leat", arena, &job->version) &&
-              read_text(json, "profile", arena, &job->profile) && read_text(json, "by", arena, &job->by);
+              read_text(json, "profile", arena, &job->profile) && read_text(json, "by", arena, &job->by) &&
+              read_text(json, "run", arena, &job->run);
     json_decref(json);
     return ok;
 }
 
 struct str member_write(const struct cluster_member *member, struct arena *arena)
 {
-    return dump(json_pack("{s:i, s:o, s:o, s:I, s:I, s:I}", "version", VERSION, "address",
+    return dump(json_pack("{s:i, s:o, s:o, s:I, s:I, s:I, s:I}", "version", VERSION, "address",
                           text_of(member->address), "host", text_of(member->host), "lanes",
                           (json_int_t)member->lanes, "clock_us", (json_int_t)member->clock_us, "over",
-                          (json_int_t)member->over),
+                          (json_int_t)member->over, "ended", (json_int_t)member->ended),
                 arena);
 }
 
 bool member_read(struct str text, struct arena *arena, struct cluster_member *member)
 {
-    int64_t lanes = 0, over = 0;
+    int64_t lanes = 0, over = 0, ended = 0;
     json_t *json = load(text);
     bool ok = json != NULL && read_text(json, "address", arena, &member->address) &&
               read_text(json, "host", arena, &member->host) && read_count(json, "lanes", &lanes) &&
               lanes <= UINT32_MAX && read_count(json, "clock_us", &member->clock_us) &&
-              read_count(json, "over", &over);
+              read_count(json, "over", &over) && read_count(json, "ended", &ended);
     member->lanes = (uint32_t)lanes;
     member->over = (uint64_t)over;
+    member->ended = (uint64_t)ended;
     json_decref(json);
     return ok;
 }

@@ -60,8 +60,8 @@ struct link_calls {
 
 struct links_options {
     uint32_t self;        /* own number */
-    uint64_t incarnation; /* of the job, from 1 */
-    struct str secret;    /* of the incarnation; copied */
+    uint64_t incarnation; /* of the job, from 1; 0: none yet: all callers are refused until links_restart */
+    struct str secret;    /* of the incarnation; copied; not used where there is none */
     const char *listen;   /* "HOST:PORT" of an own interface; port 0: any */
     int64_t
         retained_bytes; /* budget of frames that are sent and not yet received, over all links; at least 1 */
@@ -80,8 +80,8 @@ LEAT_CHECKED struct links *links_new(const struct links_options *options, struct
 void links_free(struct links *links);
 /* Port on which it listens. */
 uint16_t links_port(const struct links *links);
-/* Closes all links; from now on it speaks for another, later incarnation. Not from a callback. */
-void links_restart(struct links *links, uint64_t incarnation, struct str secret);
+/* Closes all links; from now on it speaks for another, later incarnation, in which its own number is `self`. Not from a callback. */
+void links_restart(struct links *links, uint32_t self, uint64_t incarnation, struct str secret);
 
 /* Wants a link to the worker, at "HOST:PORT" (IPv4 or a name, which is resolved here and may take as long as the system's
  * resolver); the address matters only where this one dials. is_up or is_gone follow. Where the link is gone, tries again. Not

@@ -124,11 +124,12 @@ struct links {
     bool is_asleep;                              /* [m] the runner must be woken through wake_fd */
     bool has_news;                               /* [m] something for the runner to look at */
     bool must_stop;                              /* [m] */
-    bool must_restart;                           /* [m] for next_incarnation and next_secret */
+    bool must_restart;                           /* [m] for next_self, next_incarnation and next_secret */
     struct link *by_worker[LINK_WORKER_MAX + 1]; /* [m] */
     uint32_t workers_end;                        /* [m] behind the highest number that ever had a link */
     uint64_t lives;                              /* [m] of links, so far */
     uint64_t unfinished;                         /* [m] */
+    uint32_t next_self;                          /* [m] */
     uint64_t next_incarnation;                   /* [m] */
     char next_secret[LINK_SECRET_MAX];           /* [m] */
     size_t next_secret_length;                   /* [m] */

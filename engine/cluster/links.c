@@ -32,9 +32,8 @@ static bool options_are_good(const struct links_options *options, struct diag_li
 {
     if (options->self > LINK_WORKER_MAX)
         return refuse(diags, "the worker's own number", "0 to 1023");
-    if (options->incarnation == 0)
-        return refuse(diags, "the incarnation", "1 or more");
-    if (options->secret.length < LINK_SECRET_MIN || options->secret.length > LINK_SECRET_MAX)
+    if (options->incarnation > 0 &&
+        (options->secret.length < LINK_SECRET_MIN || options->secret.length > LINK_SECRET_MAX))
         return refuse(diags, "the secret", "of 16 to 256 bytes");
     if (!is_budget(options->retained_bytes) || !is_budget(options->window_bytes))
         return refuse(diags, "a budget", "1 byte to 1 TiB");
@@ -127,8 +126,9 @@ struct links *links_new(const struct links_options *options, struct diag_list *d
     links->wake_fd = links->poll_fd = links->listen_fd = -1;
     links->unfinished = 1;
     links->incarnation = options->incarnation;
-    links->secret_length = options->secret.length;
-    memcpy(links->secret, options->secret.data, options->secret.length);
+    links->secret_length = options->incarnation > 0 ? options->secret.length : 0;
+    if (links->secret_length > 0)
+        memcpy(links->secret, options->secret.data, links->secret_length);
     pthread_mutex_init(&links->mutex, NULL);
     pthread_cond_init(&links->changed, NULL);
     if (start(links, options, diags))
@@ -153,11 +153,12 @@ uint16_t links_port(const struct links *links)
     return links->port;
 }
 
-void links_restart(struct links *links, uint64_t incarnation, struct str secret)
+void links_restart(struct links *links, uint32_t self, uint64_t incarnation, struct str secret)
 {
-    leat_assert(!pthread_equal(pthread_self(), links->runner));
+    leat_assert(!pthread_equal(pthread_self(), links->runner) && self <= LINK_WORKER_MAX && incarnation > 0);
     leat_assert(secret.length >= LINK_SECRET_MIN && secret.length <= LINK_SECRET_MAX);
     pthread_mutex_lock(&links->mutex);
+    links->next_self = self;
     links->next_incarnation = incarnation;
     links->next_secret_length = secret.length;
     memcpy(links->next_secret, secret.data, secret.length);

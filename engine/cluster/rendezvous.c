@@ -23,6 +23,8 @@ struct rendezvous {
     uint64_t over; /* rounds up to this incarnation are over for this worker, who has said so */
     uint64_t
         missed; /* incarnation of the newest round, in which this worker takes no part; 0: there is none */
+    uint64_t seen; /* incarnation of the newest round that had not ended when this worker saw it; 0: there is none */
+    bool have_ended; /* all workers of that round */
     struct doubt doubts[RENDEZVOUS_WORKERS_MAX];
     char *pending; /* a placement that this worker, the leader, has written or will; NULL: none */
     uint32_t candidates;
@@ -54,6 +56,11 @@ void rendezvous_free(struct rendezvous *r)
     free(r);
 }
 
+bool rendezvous_have_ended(const struct rendezvous *r)
+{
+    return r->have_ended;
+}
+
 uint64_t rendezvous_missed(const struct rendezvous *r)
 {
     return r->missed > r->over ? r->missed : 0;
@@ -75,7 +82,7 @@ static const struct cluster_member *find_member(const struct cluster_view *view,
 /* --- A round as text --- */
 
 /* The caller frees it. */
-static char *round_write(const struct rendezvous_round *round)
+static char *round_write(const struct rendezvous_round *round, bool have_ended)
 {
     json_t *workers = json_array();
     for (uint32_t i = 0; i < round->count; i++) {
@@ -84,9 +91,10 @@ static char *round_write(const struct rendezvous_round *round)
                                                  "address", worker->address.data, worker->address.length,
                                                  "host", worker->host.data, worker->host.length));
     }
-    json_t *json = json_pack("{s:i, s:I, s:i, s:i, s:I, s:o}", "version", VERSION, "incarnation",
+    json_t *json = json_pack("{s:i, s:I, s:i, s:i, s:I, s:b, s:o}", "version", VERSION, "incarnation",
                              (json_int_t)round->incarnation, "leader", (int)round->leader, "lanes",
-                             (int)round->lanes, "head", (json_int_t)round->head.revision, "workers", workers);
+                             (int)round->lanes, "head", (json_int_t)round->head.revision, "ended", have_ended,
+                             "workers", workers);
     char *text = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS);
     leat_assert(text != NULL); /* texts of members were read as UTF-8 */
     json_decref(json);
@@ -128,8 +136,8 @@ static bool read_workers(const json_t *workers, struct arena *arena, struct rend
     return true;
 }
 
-/* Reads all but the secret and the head. False: it is no round. */
-static bool round_read(struct str text, struct arena *arena, struct rendezvous_round *round)
+/* Reads all but the secret, the head and the run. *have_ended: all its workers. False: it is no round. */
+static bool round_read(struct str text, struct arena *arena, struct rendezvous_round *round, bool *have_ended)
 {
     int64_t version, incarnation, leader, lanes, head;
     json_t *json = json_loadb(text.data, text.length, JSON_REJECT_DUPLICATES, NULL);
@@ -138,8 +146,10 @@ static bool round_read(struct str text, struct arena *arena, struct rendezvous_r
               read_number(json, "incarnation", INT64_MAX, &incarnation) &&
               read_number(json, "lanes", UINT16_MAX, &lanes) && lanes > 0 &&
               read_number(json, "head", INT64_MAX, &head) &&
+              json_is_boolean(json_object_get(json, "ended")) &&
               read_workers(json_object_get(json, "workers"), arena, round) &&
               read_number(json, "leader", round->count - 1, &leader);
+    *have_ended = json_is_true(json_object_get(json, "ended"));
     json_decref(json);
     if (!ok)
         return false;
@@ -198,6 +208,17 @@ static bool is_whole(const struct rendezvous *r, const struct rendezvous_round *
             return false;
     }
     return round->incarnation == view->incarnation && round->incarnation > r->over;
+}
+
+/* Whether the parts of all workers of the round have come to their end, and it does not say so yet. */
+static bool are_ending(const struct rendezvous_round *round, const struct cluster_view *view)
+{
+    for (uint32_t i = 0; i < round->count; i++) {
+        const struct cluster_member *member = find_member(view, round->workers[i].lease);
+        if (member == NULL || member->ended != round->incarnation || member->over >= round->incarnation)
+            return false;
+    }
+    return round->count > 0 && round->incarnation == view->incarnation;
 }
 
 /* --- The leader's part --- */
@@ -276,7 +297,7 @@ static enum etcd_outcome begin_round(struct rendezvous *r, const struct cluster_
         next.leader++;
     next.lanes = find_member(view, self)->lanes;
     next.head.revision = view->head.revision;
-    r->pending = round_write(&next);
+    r->pending = round_write(&next, false);
     r->since_us = 0;
     return ETCD_DONE;
 }
@@ -298,15 +319,18 @@ static void take_round(struct rendezvous *r, const struct rendezvous_round *roun
     r->round.head = view->head;
     r->round.head.manifest = arena_str(&r->arena, view->head.manifest);
     r->round.head.digest = arena_str(&r->arena, view->head.digest);
+    r->round.run = arena_str(&r->arena, view->job.run);
     memcpy(r->round.secret, view->secret, sizeof(r->round.secret));
     r->has_round = true;
 }
 
 /* What the record says: *is_over: the leader begins the next round. */
 static void look(struct rendezvous *r, const struct cluster_view *view, const struct rendezvous_round *last,
-                 bool *is_over)
+                 bool have_ended, bool *is_over)
 {
-    bool goes_on = is_whole(r, last, view);
+    bool goes_on = is_whole(r, last, view) && !have_ended;
+    r->have_ended = have_ended && r->seen > 0 && r->seen == last->incarnation;
+    r->seen = have_ended ? r->seen : last->incarnation;
     bool is_own = goes_on && has_worker(last, coordination_lease(r->o.coordination));
     *is_over = !goes_on;
     if (r->has_round && is_own && r->round.incarnation == last->incarnation)
@@ -325,7 +349,7 @@ static enum etcd_outcome turn(struct rendezvous *r, struct arena *arena, bool *h
     int64_t leader;
     struct cluster_view view;
     struct rendezvous_round *last = arena_alloc(arena, sizeof(*last));
-    bool is_over;
+    bool is_over, have_ended = false;
     enum etcd_outcome outcome = coordination_campaign(r->o.coordination, &leader, diags);
     if (outcome == ETCD_UNKNOWN || (outcome == ETCD_REFUSED && leader == 0))
         return outcome;
@@ -333,10 +357,10 @@ static enum etcd_outcome turn(struct rendezvous *r, struct arena *arena, bool *h
     outcome = coordination_read(r->o.coordination, arena, &view, diags);
     if (outcome != ETCD_DONE)
         return outcome;
-    if (!round_read(view.placement, arena, last))
+    if (!round_read(view.placement, arena, last, &have_ended))
         *last = (struct rendezvous_round){0};
     forget_doubts(r, &view);
-    look(r, &view, last, &is_over);
+    look(r, &view, last, have_ended, &is_over);
     if (!r->has_round && !leads)
         (void)snprintf(r->waits_for, WAITS_BYTES, "the leader: %u workers are there", view.members_count);
     if (!leads) {
@@ -344,7 +368,9 @@ static enum etcd_outcome turn(struct rendezvous *r, struct arena *arena, bool *h
         r->pending = NULL;
         return ETCD_DONE;
     }
-    if (is_over && r->pending == NULL)
+    if (r->pending == NULL && !have_ended && are_ending(last, &view))
+        r->pending = round_write(last, true);
+    else if (r->pending == NULL && is_over && !r->have_ended)
         outcome = begin_round(r, &view, last, diags);
     if (outcome != ETCD_DONE || r->pending == NULL)
         return outcome;
@@ -379,5 +405,14 @@ enum etcd_outcome rendezvous_tell_over(struct rendezvous *r, const struct cluste
 {
     struct cluster_member told = *member;
     told.over = r->over = MAX(r->over, incarnation);
+    return coordination_tell(r->o.coordination, &told, diags);
+}
+
+enum etcd_outcome rendezvous_tell_ended(struct rendezvous *r, const struct cluster_member *member,
+                                        uint64_t incarnation, struct diag_list *diags)
+{
+    struct cluster_member told = *member;
+    told.over = r->over;
+    told.ended = incarnation;
     return coordination_tell(r->o.coordination, &told, diags);
 }

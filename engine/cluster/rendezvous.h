@@ -3,7 +3,8 @@
  * Workers that have joined (coordination_join) wait for each other. The leader begins an incarnation once `most` of them are there, or
  * `least` and a while has passed; it writes who takes part, and in which order, as the record `placement`: that is a round. A
  * round is over when one of its workers has gone, is doubted by another one that tells so, or the leader has begun the next one. Who
- * comes while a round goes on waits for the next.
+ * comes while a round goes on waits for the next. When the parts of all workers of a round have come to their end, the leader
+ * writes so: the job has ended, and all may leave.
  *
  * Time from the end of a round to the next one: `return_us`, in which those that have gone may come back; no time at all once
  * there are as many as before.
@@ -35,6 +36,7 @@ struct rendezvous_round {
     uint32_t self, count, leader; /* numbers of workers: places in `workers` */
     struct rendezvous_worker workers[RENDEZVOUS_WORKERS_MAX];
     uint32_t lanes;           /* of each worker: as many as the leader's */
+    struct str run;           /* cluster_job.run */
     struct cluster_head head; /* with which it begins; revision 0: there is none */
 };
 
@@ -65,6 +67,14 @@ void rendezvous_doubt(struct rendezvous *rendezvous, uint32_t worker);
 LEAT_CHECKED enum etcd_outcome rendezvous_tell_over(struct rendezvous *rendezvous,
                                                     const struct cluster_member *member, uint64_t incarnation,
                                                     struct diag_list *diags);
+
+/* Says that this worker's part of the job has come to its end in that incarnation; it stays in the round, for another worker may
+ * die before all have said so: then the next round begins with the last head. */
+LEAT_CHECKED enum etcd_outcome rendezvous_tell_ended(struct rendezvous *rendezvous,
+                                                     const struct cluster_member *member,
+                                                     uint64_t incarnation, struct diag_list *diags);
+/* After a turn: whether the job has ended, at all workers of a round that this worker has seen. */
+bool rendezvous_have_ended(const struct rendezvous *rendezvous);
 
 /* After a turn without a round: the incarnation of the newest round, if this worker has not said that it has left it: it is not in that
  * round, or saw it too late. A worker without work in hand says so (rendezvous_tell_over), for a leader that doubts it waits for

@@ -417,6 +417,7 @@ static bool is_empty(struct links *links)
 static void restart(struct links *links)
 {
     pthread_mutex_lock(&links->mutex);
+    links->options.self = links->next_self;
     links->incarnation = links->next_incarnation;
     links->secret_length = links->next_secret_length;
     memcpy(links->secret, links->next_secret, links->secret_length);

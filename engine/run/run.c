@@ -115,6 +115,11 @@ void run_stop(struct run *run)
     sequencer_stop(run);
 }
 
+void run_abandon(struct run *run)
+{
+    run_fail(run);
+}
+
 void run_checkpoint(struct run *run)
 {
     if (run->barrier != NULL)

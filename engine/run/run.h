@@ -108,6 +108,9 @@ bool run_start(struct run *run);
 /* Takes a last checkpoint and stops the run; further calls change nothing. Any thread, but not from a
  * signal handler. */
 void run_stop(struct run *run);
+/* Ends the run as if its process had been killed: nothing more is committed, and run_wait returns false; the caller calls
+ * run_wait. Any thread, but not from a signal handler. */
+void run_abandon(struct run *run);
 /* Asks for a checkpoint now, if the run takes any, unless one is in work. Control thread. */
 void run_checkpoint(struct run *run);
 /* Where checkpoints stand, for who waits for one that was taken after a certain moment. */

@@ -10,7 +10,7 @@
  *     watch K IS_PREFIX START | next WAIT_MS
  *     join DIGEST VERSION PROFILE ADDRESS HAS_HISTORY | member | campaign | leads | resign | begin | place TEXT |
  *     publish EPOCH [COUNT] | read | wait WAIT_MS | leave | forget | rebuild EPOCH INCARNATION |
- *     gather LEAST MOST WAIT_MS RETURN_MS | turn | doubt WORKER | over INCARNATION
+ *     gather LEAST MOST WAIT_MS RETURN_MS | turn | doubt WORKER | over INCARNATION | ended INCARNATION
  *     stop_in MS                            the step and the request that are in work then */
 #include "cluster/rendezvous.h"
 #include "core/hex.h"
@@ -319,8 +319,11 @@ static struct cluster_member own_member(void)
 
 static void run_join(struct answer *answer, char **word)
 {
-    const struct cluster_job job = {str_from(word[1]), str_from(word[2]), str_from(word[3]),
-                                    str_from(word[4])};
+    const struct cluster_job job = {.digest = str_from(word[1]),
+                                    .version = str_from(word[2]),
+                                    .profile = str_from(word[3]),
+                                    .by = str_from(word[4]),
+                                    .run = str_from(word[4])};
     (void)snprintf(own_address, sizeof(own_address), "%s", word[4]);
     const struct cluster_member member = own_member();
     answer->outcome = coordination_join(coordination, &job, &member, number(word[5]) != 0, &answer->diags);
@@ -410,6 +413,10 @@ static bool run_rendezvous(struct answer *answer, char **word)
         struct cluster_member member = own_member();
         answer->outcome =
             rendezvous_tell_over(rendezvous, &member, (uint64_t)number(word[1]), &answer->diags);
+    } else if (strcmp(word[0], "ended") == 0) {
+        struct cluster_member member = own_member();
+        answer->outcome =
+            rendezvous_tell_ended(rendezvous, &member, (uint64_t)number(word[1]), &answer->diags);
     } else
         return false;
     return true;
@@ -445,7 +452,7 @@ static void run_coordination(struct answer *answer, char **word)
     else if (strcmp(word[0], "stop_in") == 0)
         run_stop(answer, number(word[1]) * 1000);
     else if (strcmp(word[0], "rebuild") == 0) {
-        const struct cluster_job job = {STR("digest"), STR("1.0"), STR("avx2"), STR("rebuilt")};
+        const struct cluster_job job = {STR("digest"), STR("1.0"), STR("avx2"), STR("rebuilt"), STR("run")};
         struct cluster_head head = head_of(&answer->arena, number(word[1]));
         answer->outcome =
             coordination_rebuild(coordination, &job, &head, (uint64_t)number(word[2]), &answer->diags);

@@ -106,7 +106,7 @@ static bool fence_sinks(struct run *run)
         if (node->tag != PLAN_SINK || node->sink_kind->fence == NULL ||
             !peers_has_stage(run, peers_self(run), node->stage))
             continue;
-        struct sink_context context = {.config = node->config,
+        struct sink_context context = {.config = arena_copy(&run->arena, node->config, node->sink_kind->size),
                                        .input = node->bound[0].schema,
                                        .arena = &run->arena,
                                        .diags = run->diags,
@@ -122,6 +122,20 @@ static bool fence_sinks(struct run *run)
             return false;
     }
     return true;
+}
+
+/* Refuses a run that is alone where a cluster goes on: it would do again what the cluster has done. */
+static bool refuse_cluster(struct run *run)
+{
+    const char *file = arena_printf(&run->arena, "%s/" CHECKPOINT_CLUSTER, run->path);
+    if (run->options.peers != NULL || run->trace != NULL || run->checkpoints->head != NULL ||
+        access(file, F_OK) != 0)
+        return true;
+    struct diag *d = diag_error(run->diags, DIAG_FOREIGN_DIRECTORY, (struct span){0},
+                                "a cluster goes on with the checkpoints in `%s`", run->path);
+    diag_hint(run->diags, d,
+              "run the job with --cluster, also on one machine (--nodes=1); or begin anew in another directory");
+    return false;
 }
 
 bool checkpoints_init(struct run *run)
@@ -151,7 +165,7 @@ bool checkpoints_init(struct run *run)
         return false;
     if (checkpoint_dir_taken_from(run->dir) != NULL)
         run_note(run, "taking over `%s` from %s", run->path, checkpoint_dir_taken_from(run->dir));
-    if (!upload_open(run) || !head_read(run) || (run->trace == NULL && !fence_sinks(run)))
+    if (!upload_open(run) || !head_read(run) || !refuse_cluster(run) || (run->trace == NULL && !fence_sinks(run)))
         return false;
     if (!(run->trace != NULL ? before_record_choose(run) : find_begin(run)) || !parts_init(run, &next_id))
         return false;

@@ -146,7 +146,7 @@ static void init_node(struct stage_instance *stage, struct node_instance *node,
         node->context.config = arena_copy(&run->arena, plan_node->config, plan_node->operator_kind->size);
     if (plan_node->tag == PLAN_SINK)
         node->sink = (struct sink_context){
-            .config = plan_node->config,
+            .config = arena_copy(&run->arena, plan_node->config, plan_node->sink_kind->size),
             .input = plan_node->bound[0].schema,
             .arena = &run->arena,
             .diags = run->diags,

@@ -21,7 +21,7 @@ static bool open_source(struct run *run, uint32_t index)
 {
     const struct plan_node *node = &run->plan->nodes[run->plan->sources[index]];
     struct source *source = &run->sources[index];
-    *source = (struct source){.config = node->config,
+    *source = (struct source){.config = arena_copy(&run->arena, node->config, node->source_kind->size),
                               .schema = node->outputs[0],
                               .arena = &run->arena,
                               .diags = run->diags,

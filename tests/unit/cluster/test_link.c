@@ -261,7 +261,7 @@ static void test_three_and_a_restart(void **state)
         for (uint32_t i = 0; i < 3; i++)
             rig_wait(&workers[i], &workers[i].frames, incarnation * 100);
         for (uint32_t i = 0; i < 3; i++) {
-            links_restart(workers[i].links, incarnation + 1, STR("the secret of the next incarnation"));
+            links_restart(workers[i].links, i, incarnation + 1, STR("the secret of the next incarnation"));
             struct link_figures figures;
             assert_false(link_figures(workers[i].links, (i + 1) % 3, &figures));
             assert_int_equal(links_figures(workers[i].links).retained_bytes, 0);

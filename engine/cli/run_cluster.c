@@ -1,0 +1,573 @@
+/* `leat run --cluster`. A worker of the cluster (cluster/worker.h) runs the job in one round after the other: each round begins
+ * with the head, and a run of this process has its part of it.
+ *
+ * All lies in a folder `cluster` of the job's checkpoint directory, which all workers must see:
+ *
+ *     NAME           the cluster's: no other one may go on with what is here; a run that is alone refuses a directory with `cluster`
+ *     worker-N       checkpoints of worker N
+ *     heads/I-E      manifest of the checkpoint of epoch E, made in incarnation I; etcd says which one is the head */
+#include "cli/run_cluster.h"
+
+#include "cli/commands.h"
+#include "cli/run_life.h"
+#include "cli/token.h"
+#include "cluster/worker.h"
+#include "core/hex.h"
+#include "core/log.h"
+#include "core/mem.h"
+#include "core/os.h"
+#include "run/head.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    LOOK_US = 40000,
+    SAY_WAIT_US = 10000000,
+    RETURN_US = 5000000, /* in which workers that have gone may come back, before the others begin without them */
+    ASK_AGAIN_US = 1000000,
+    HEAD_BYTES_MAX = 1 << 20,
+    LIFE_GOES_ON = -1, /* in place of an exit status: the worker goes on */
+};
+
+struct cluster {
+    const struct run_cluster_options *o;
+    struct job_load *load;
+    struct worker *worker;
+    struct arena arena;
+    struct str name;
+    const char *directory, *folder, *heads; /* DIR, DIR/cluster, DIR/cluster/heads */
+    char job_digest[2 * CHECKPOINT_DIGEST_BYTES + 1], job_run[2 * sizeof(struct run_id) + 1];
+    uint32_t before; /* newest generation of a run that was alone there: incarnations count from there on */
+    uint32_t lives;
+    char said[400];
+    int64_t said_us;
+};
+
+/* A run in one round. */
+struct part {
+    struct cluster *cluster;
+    const struct rendezvous_round *round;
+    struct run_peers peers;
+    struct run *run;
+    struct run_life *life;
+    struct byte_buffer head; /* manifest with which it begins */
+    _Atomic uint32_t bad_from; /* who sent a message that this run cannot have, and one more; 0: nobody */
+};
+
+bool run_cluster_nodes(const char *text, struct run_cluster_flags *flags)
+{
+    int64_t least, most;
+    const char *colon = strchr(text, ':');
+    struct str first = colon == NULL ? str_from(text) : (struct str){text, (size_t)(colon - text)};
+    if (!literal_int(first, &least) || !literal_int(colon == NULL ? first : str_from(colon + 1), &most) ||
+        least < 1 || most < least || most > RUN_WORKERS_MAX)
+        return false;
+    flags->least = (uint32_t)least;
+    flags->most = (uint32_t)most;
+    return true;
+}
+
+/* --- What lies in the directory --- */
+
+static bool fail_file(struct cluster *c, const char *what, const char *path, int error)
+{
+    struct diag *d = diag_error(&c->load->diags, DIAG_CHECKPOINT_FAILED, (struct span){0}, "cannot %s `%s`", what,
+                                path);
+    diag_errno(&c->load->diags, d, error);
+    diag_hint(&c->load->diags, d, "all workers must see the checkpoint directory under the same path");
+    return false;
+}
+
+/* Reads NAME. *is_there: this cluster has begun here before. False after a diagnostic. */
+static bool look_whose(struct cluster *c, bool *is_there)
+{
+    const char *path = arena_printf(&c->arena, "%s/NAME", c->folder);
+    char *text;
+    size_t bytes;
+    int error = os_read_file(path, COORDINATION_NAME_BYTES_MAX + 1, &text, &bytes);
+    *is_there = error == 0;
+    if (error == ENOENT)
+        return true;
+    if (error != 0)
+        return fail_file(c, "read", path, error);
+    struct str found = {text, bytes};
+    bool is_own = str_equal(found, c->name);
+    if (!is_own) {
+        struct diag *d =
+            diag_error(&c->load->diags, DIAG_FOREIGN_DIRECTORY, (struct span){0},
+                       "the checkpoints in `%s` are of another cluster: expected `%.*s`, found `%.*s`",
+                       c->directory, STR_ARGS(c->name), (int)MIN(bytes, (size_t)COORDINATION_NAME_BYTES_MAX), text);
+        diag_hint(&c->load->diags, d, "go on with that cluster, or give this one a checkpoint directory of its own");
+    }
+    free(text);
+    return is_own;
+}
+
+/* Writes a file that others read once it is whole. Any thread. */
+static int write_whole(const char *path, struct str bytes)
+{
+    char *made = mem_alloc(strlen(path) + 32);
+    snprintf(made, strlen(path) + 32, "%s.new-%ld", path, (long)getpid());
+    int error = os_write_file(made, bytes.data, bytes.length, "head.write", "head.sync");
+    if (error == 0)
+        error = os_rename(made, path, "head.rename");
+    free(made);
+    return error != 0 ? error : os_fsync_parent(path, NULL);
+}
+
+/* Makes the folder and NAME, where they are not there. */
+static bool claim_directory(struct cluster *c)
+{
+    const char *path = arena_printf(&c->arena, "%s/NAME", c->folder);
+    int error = os_mkdirs(c->heads);
+    if (error == 0 && access(path, F_OK) != 0)
+        error = write_whole(path, c->name);
+    return error == 0 || fail_file(c, "make", path, error);
+}
+
+/* A run that was alone in the directory goes on as a cluster. *is_there: there is a checkpoint of one. */
+static bool find_before(struct cluster *c, struct byte_buffer *manifest, bool *is_there)
+{
+    struct arena arena = {0};
+    struct diag_list diags;
+    diag_list_init(&diags, &arena);
+    *is_there = access(c->directory, F_OK) == 0 && run_head_of_run(c->directory, manifest, &diags);
+    bool is_good = diags.errors == 0;
+    for (unsigned i = 0; i < diags.count; i++)
+        is_good |= diags.items[i].code == DIAG_NO_CHECKPOINT;
+    if (!is_good)
+        diag_error(&c->load->diags, diags.items[0].code, (struct span){0}, "%s", diags.items[0].message);
+    arena_free(&arena);
+    return is_good;
+}
+
+static bool note_before(struct cluster *c)
+{
+    struct byte_buffer manifest = {0};
+    struct run_head *head = mem_calloc(1, sizeof(*head));
+    const char *why;
+    bool is_there, is_good = find_before(c, &manifest, &is_there);
+    if (is_good && is_there && run_head_decode((struct str){manifest.data, manifest.length}, head, &why))
+        c->before = head->parts[0].id.generation;
+    free(head);
+    buffer_free(&manifest);
+    return is_good;
+}
+
+/* --- Heads --- */
+
+static const char *head_path(struct cluster *c, struct str name)
+{
+    return arena_printf(&c->arena, "%s/%.*s", c->heads, STR_ARGS(name));
+}
+
+static void digest_text(struct str bytes, char *text)
+{
+    uint8_t digest[CHECKPOINT_DIGEST_BYTES];
+    checkpoint_digest_of(bytes, digest);
+    hex_text(digest, sizeof(digest), text);
+}
+
+/* Whether it is the name that a head of that incarnation and epoch has. */
+static bool is_head_name(const struct cluster_head *head)
+{
+    char name[48];
+    snprintf(name, sizeof(name), "%" PRIu64 "-%" PRIu64, head->incarnation, head->epoch);
+    return str_is(head->manifest, name);
+}
+
+/* Reads the manifest with which the round begins; empty: it begins with nothing. False after a diagnostic. */
+static bool read_head(struct part *part)
+{
+    struct cluster *c = part->cluster;
+    const struct cluster_head *head = &part->round->head;
+    char *bytes, digest[2 * CHECKPOINT_DIGEST_BYTES + 1];
+    size_t length;
+    bool is_there;
+    if (head->revision == 0)
+        return find_before(c, &part->head, &is_there);
+    const char *path = head_path(c, head->manifest);
+    int error = is_head_name(head) ? os_read_file(path, HEAD_BYTES_MAX, &bytes, &length) : EINVAL;
+    if (error != 0)
+        return fail_file(c, "read the head", path, error);
+    buffer_append(&part->head, bytes, length);
+    free(bytes);
+    digest_text((struct str){part->head.data, part->head.length}, digest);
+    if (str_is(head->digest, digest))
+        return true;
+    struct diag *d = diag_error(&c->load->diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0},
+                                "the head `%s` is damaged: expected digest %.*s, found %s", path,
+                                STR_ARGS(head->digest), digest);
+    diag_hint(&c->load->diags, d, "put the file back from a copy; etcd says which one is the head");
+    return false;
+}
+
+/* Implements run_peers.publish. */
+static bool publish(void *engine, uint64_t epoch, struct str manifest)
+{
+    struct part *part = engine;
+    struct cluster *c = part->cluster;
+    char name[48], digest[2 * CHECKPOINT_DIGEST_BYTES + 1];
+    snprintf(name, sizeof(name), "%" PRIu64 "-%" PRIu64, part->round->incarnation, epoch);
+    struct arena arena = {.block_bytes = 4096};
+    const char *path = arena_printf(&arena, "%s/%s", c->heads, name);
+    int error = write_whole(path, manifest);
+    if (error != 0)
+        log_say(LOG_LEVEL_WARNING, "cannot write the manifest `%s`: %s", path, strerror(error));
+    arena_free(&arena);
+    digest_text(manifest, digest);
+    if (error != 0 || failpoint("head.publish") != 0)
+        return false;
+    bool is_head = worker_publish(c->worker, epoch, str_from(name), str_from(digest));
+    (void)failpoint("head.moved");
+    return is_head;
+}
+
+/* --- A run in a round --- */
+
+/* Implements run_peers.send. */
+static void send_message(void *engine, uint32_t to, struct str message)
+{
+    const struct part *part = engine;
+    worker_send(part->cluster->worker, to, message);
+}
+
+/* Implements worker_calls.receive. */
+static void receive(void *user, uint32_t from, struct str message)
+{
+    struct part *part = user;
+    if (run_receive(part->run, from, message))
+        return;
+    atomic_store(&part->bad_from, from + 1);
+    run_abandon(part->run);
+}
+
+/* Implements worker_calls.is_over. */
+static void is_over(void *user)
+{
+    const struct part *part = user;
+    run_abandon(part->run);
+}
+
+static bool take_hex(struct str digits, uint8_t *bytes, size_t count)
+{
+    if (digits.length != 2 * count)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        int high = hex_value(digits.data[2 * i]), low = hex_value(digits.data[2 * i + 1]);
+        if (high < 0 || low < 0)
+            return false;
+        bytes[i] = (uint8_t)(high * 16 + low);
+    }
+    return true;
+}
+
+static bool set_peers(struct part *part)
+{
+    struct cluster *c = part->cluster;
+    const struct rendezvous_round *round = part->round;
+    part->peers = (struct run_peers){.self = round->self,
+                                     .count = round->count,
+                                     .leader = round->leader,
+                                     .send = send_message,
+                                     .engine = part,
+                                     .directory = arena_printf(&c->arena, "%s/worker-%u", c->folder, round->self),
+                                     .incarnation = (uint32_t)round->incarnation + c->before,
+                                     .publish = publish};
+    if (round->incarnation <= UINT32_MAX - c->before &&
+        take_hex(round->run, part->peers.job_run, sizeof(part->peers.job_run)))
+        return true;
+    diag_error(&c->load->diags, DIAG_CLUSTER_LOST, (struct span){0},
+               "the cluster's record has no id of the job, or incarnations beyond 32 bits");
+    return false;
+}
+
+/* This worker leaves in order: behind a checkpoint, so that the others need not do its work again. */
+struct leaving {
+    bool is_asked;
+    uint64_t until; /* epoch of a checkpoint behind which it leaves */
+    int64_t asked_us;
+};
+
+/* Returns whether it may leave now. */
+static bool leave_in_order(struct part *part, struct leaving *leaving)
+{
+    struct run_checkpoint_turn turn;
+    int64_t now = os_monotonic_us();
+    if (!run_checkpoint_turn(part->run, &turn))
+        return true;
+    if (!leaving->is_asked)
+        leaving->until = turn.next;
+    if (!leaving->is_asked || now - leaving->asked_us >= ASK_AGAIN_US) {
+        run_checkpoint(part->run);
+        leaving->asked_us = now;
+    }
+    leaving->is_asked = true;
+    return turn.published >= leaving->until;
+}
+
+/* Shows the run until it ends. Returns whether this worker leaves before. */
+static bool watch(struct part *part)
+{
+    struct leaving leaving = {0};
+    bool is_told = false;
+    while (!run_has_ended(part->run)) {
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_US * 1000}, NULL);
+        run_life_look(part->life);
+        if (*part->cluster->o->interrupts == 0)
+            continue;
+        if (!is_told && part->round->count == 1) {
+            run_life_say(part->life, "stopping after a checkpoint; a second Ctrl-C stops at once");
+            run_stop(part->run);
+        } else if (!is_told)
+            run_life_say(part->life, "leaving after a checkpoint; the other workers go on; a second Ctrl-C stops at once");
+        is_told = true;
+        if (part->round->count > 1 && leave_in_order(part, &leaving)) {
+            run_abandon(part->run);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool has_code(const struct diag_list *diags, enum diag_code code)
+{
+    for (unsigned i = 0; i < diags->count; i++)
+        if (diags->items[i].code == code)
+            return true;
+    return false;
+}
+
+/* The run could not go on: because the round is over, or for a reason of its own. Returns an exit status, or LIFE_GOES_ON. */
+static int judge_failure(struct part *part)
+{
+    struct cluster *c = part->cluster;
+    struct diag_list *diags = &c->load->diags;
+    uint32_t bad_from = atomic_load(&part->bad_from);
+    bool is_own = worker_await(c->worker, WORKER_IS_OVER, 0) == WORKER_RUNS;
+    if (*c->o->interrupts > 0)
+        return c->lives > 0 ? EXIT_GOOD : EXIT_INTERRUPTED;
+    if (bad_from > 0) {
+        struct diag *d = diag_error(diags, DIAG_FILE_DAMAGED, (struct span){0},
+                                    "a message of worker %u does not fit what this worker has of the job",
+                                    bad_from - 1);
+        diag_hint(diags, d, "start all workers with the same job and the same version of leat");
+        return EXIT_FAILED;
+    }
+    if (is_own && diags->errors > 0 && !has_code(diags, DIAG_TAKEN_OVER))
+        return EXIT_FAILED;
+    for (unsigned i = 0; i < diags->count; i++) /* effects of other workers that went */
+        log_say(LOG_LEVEL_WARNING, "%s", diags->items[i].message);
+    diag_list_init(diags, &c->load->arena);
+    worker_say_over(c->worker);
+    return LIFE_GOES_ON;
+}
+
+/* The job has come to its end here. Waits until it has everywhere. */
+static int await_others(struct part *part)
+{
+    struct cluster *c = part->cluster;
+    enum worker_state state = WORKER_RUNS;
+    worker_say_ended(c->worker);
+    while (state == WORKER_RUNS)
+        state = worker_await(c->worker, WORKER_RUNS, LOOK_US);
+    if (state == WORKER_HAS_ENDED) {
+        if (part->round->count > 1)
+            log_say(LOG_LEVEL_INFO, "the job has ended at all %u workers; what follows is of worker %u alone",
+                    part->round->count, part->round->self);
+        run_life_summarize(part->life, true);
+        return EXIT_GOOD;
+    }
+    if (state == WORKER_IS_OVER)
+        worker_say_over(c->worker);
+    return LIFE_GOES_ON;
+}
+
+static bool begin_run(struct part *part)
+{
+    struct cluster *c = part->cluster;
+    const struct worker_calls calls = {receive, is_over};
+    if (!claim_directory(c) || !set_peers(part) || !read_head(part))
+        return false;
+    const struct run_options options = {.peers = &part->peers,
+                                        .lanes = part->round->lanes,
+                                        .until_us = TIME_MAX,
+                                        .stop = c->o->interrupts,
+                                        .take_over = true,
+                                        .head = {part->head.data, part->head.length}};
+    part->run = run_new(c->load->plan, &options, &c->load->diags);
+    if (part->run == NULL)
+        return false;
+    worker_attach(c->worker, &calls, part);
+    return true;
+}
+
+/* Runs the job in the round that goes on. Returns an exit status, or LIFE_GOES_ON. */
+static int run_part(struct cluster *c)
+{
+    struct part *part = mem_calloc(1, sizeof(*part));
+    int status;
+    part->cluster = c;
+    part->round = worker_round(c->worker);
+    if (begin_run(part)) {
+        const struct run_life_options options = {
+            .load = c->load, .is_quiet = c->o->is_quiet, .progress = c->o->progress};
+        part->life = run_life_begin(&options, part->run);
+        bool is_started = run_start(part->run);
+        *c->o->has_begun = 1;
+        c->lives++;
+        bool leaves = is_started && watch(part), is_good = run_life_wait(part->life, is_started);
+        status = leaves ? EXIT_GOOD : is_good ? await_others(part) : judge_failure(part);
+        worker_detach(c->worker);
+        if (leaves)
+            log_say(LOG_LEVEL_INFO, "left the cluster; the other workers go on from the newest head");
+        run_life_free(part->life);
+        run_free(part->run);
+    } else
+        status = judge_failure(part);
+    buffer_free(&part->head);
+    free(part);
+    return status;
+}
+
+/* --- The cluster --- */
+
+static void say_waits(struct cluster *c)
+{
+    char text[sizeof(c->said)];
+    int64_t now = os_monotonic_us();
+    worker_waits_for(c->worker, text, sizeof(text));
+    if (text[0] == '\0' || (strcmp(text, c->said) == 0 && now - c->said_us < SAY_WAIT_US))
+        return;
+    log_say(LOG_LEVEL_INFO, "waiting: %s", text);
+    snprintf(c->said, sizeof(c->said), "%s", text);
+    c->said_us = now;
+}
+
+static void take_diags(struct cluster *c)
+{
+    const struct diag_list *from = worker_diags(c->worker);
+    for (unsigned i = 0; i < from->count; i++) {
+        const struct diag *item = &from->items[i];
+        struct diag *d = diag_error(&c->load->diags, item->code, (struct span){0}, "%s", item->message);
+        if (item->cause != NULL)
+            diag_cause(&c->load->diags, d, "%s", item->cause);
+        if (item->hint != NULL)
+            diag_hint(&c->load->diags, d, "%s", item->hint);
+    }
+}
+
+static int take_part(struct cluster *c)
+{
+    enum worker_state state = WORKER_GATHERS;
+    int status = LIFE_GOES_ON;
+    while (status == LIFE_GOES_ON) {
+        state = worker_await(c->worker, WORKER_GATHERS, LOOK_US);
+        switch (state) {
+        case WORKER_RUNS: status = run_part(c); break;
+        case WORKER_IS_OVER: worker_say_over(c->worker); break;
+        case WORKER_HAS_ENDED:
+            log_say(LOG_LEVEL_INFO, "the job has ended, without work for this worker");
+            status = EXIT_GOOD;
+            break;
+        case WORKER_REFUSED:
+            take_diags(c);
+            status = EXIT_FAILED;
+            break;
+        default:
+            say_waits(c);
+            if (*c->o->interrupts > 0)
+                status = c->lives > 0 ? EXIT_GOOD : EXIT_INTERRUPTED;
+        }
+    }
+    return status;
+}
+
+static void describe_job(struct cluster *c)
+{
+    const struct job_load *load = c->load;
+    struct byte_buffer text = {0};
+    uint8_t id[sizeof(struct run_id)];
+    buffer_append(&text, load->source.text.data, load->source.text.length);
+    for (uint32_t i = 0; i < load->settings.count; i++)
+        buffer_printf(&text, "\n%.*s=%.*s", STR_ARGS(load->settings.names[i]), STR_ARGS(load->settings.values[i]));
+    digest_text((struct str){text.data, text.length}, c->job_digest);
+    buffer_free(&text);
+    leat_assert(getrandom(id, sizeof(id), 0) == (ssize_t)sizeof(id));
+    hex_text(id, sizeof(id), c->job_run);
+}
+
+static uint32_t lanes_of(const struct cluster *c)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int64_t lanes = c->o->lanes > 0 ? c->o->lanes : c->load->plan->config.workers;
+    return lanes > 0 ? (uint32_t)lanes : cores > 0 ? (uint32_t)MIN(cores, 256) : 1;
+}
+
+static bool refuse_job(struct cluster *c, const char *why, const char *hint)
+{
+    struct diag *d = diag_error(&c->load->diags, DIAG_OPTIONS_CLASH, (struct span){0}, "--cluster: %s", why);
+    diag_hint(&c->load->diags, d, "%s", hint);
+    return false;
+}
+
+static bool begin(struct cluster *c)
+{
+    const struct run_cluster_flags *flags = c->o->flags;
+    struct str directory = c->load->plan->config.checkpoint.directory;
+    struct coordination_address address;
+    char *password = NULL;
+    bool has_history;
+    if (directory.length == 0)
+        return refuse_job(c, "the job takes no checkpoints, from which workers go on when one dies",
+                          "set a directory that all workers see: `checkpoint: { dir: \"/shared/NAME\" }`");
+    c->directory = arena_strndup(&c->arena, directory.data, directory.length);
+    c->folder = arena_printf(&c->arena, "%s/" CHECKPOINT_CLUSTER, c->directory);
+    c->heads = arena_printf(&c->arena, "%s/heads", c->folder);
+    if (!coordination_parse(str_from(flags->cluster), &address, &c->load->diags))
+        return false;
+    c->name = address.name;
+    if (!look_whose(c, &has_history) || !note_before(c) ||
+        !token_read("--etcd-password-file", flags->password_file, &password, &c->load->diags))
+        return false;
+    describe_job(c);
+    const struct worker_options options = {
+        .coordination = {.address = str_from(flags->cluster),
+                         .etcd = {.authority = flags->authority,
+                                  .certificate = flags->certificate,
+                                  .key = flags->key,
+                                  .user = flags->user,
+                                  .password = password},
+                         .lease_s = flags->lease_s},
+        .job = {.digest = str_from(c->job_digest),
+                .version = STR(LEAT_VERSION),
+                .profile = STR("cpu"),
+                .run = str_from(c->job_run)},
+        .least = flags->least,
+        .most = flags->most,
+        .wait_us = flags->wait_us,
+        .return_us = RETURN_US,
+        .listen = flags->listen,
+        .advertise = flags->advertise,
+        .lanes = lanes_of(c),
+        .has_history = has_history,
+    };
+    c->worker = worker_new(&options, &c->load->diags);
+    free(password);
+    return c->worker != NULL;
+}
+
+int run_cluster(const struct run_cluster_options *options)
+{
+    struct cluster c = {.o = options, .load = options->load};
+    int status = begin(&c) ? take_part(&c) : EXIT_FAILED;
+    worker_free(c.worker);
+    arena_free(&c.arena);
+    return status;
+}

@@ -1,0 +1,37 @@
+/* `leat run --cluster`: the process is a worker of a job that runs on several machines. */
+#ifndef LEAT_CLI_RUN_CLUSTER_H
+#define LEAT_CLI_RUN_CLUSTER_H
+
+#include "cli/job.h"
+#include "control/progress.h"
+#include "run/run.h"
+
+#define RUN_CLUSTER_WAIT_US (INT64_C(30) * 1000000) /* --nodes-wait, where it is not given */
+
+struct run_cluster_flags {
+    const char *cluster;           /* "etcd://H1:2379,H2:2379/NAME"; NULL: the run is alone */
+    uint32_t least, most;          /* --nodes; 0: not given */
+    const char *listen, *advertise; /* NULL: not given */
+    int64_t wait_us;               /* --nodes-wait */
+    uint32_t lease_s;              /* 0: not given */
+    const char *authority, *certificate, *key, *user, *password_file; /* --etcd-...; NULL: not given */
+};
+
+/* Reads "L:M", or "N" for N:N. False: it is none. */
+LEAT_CHECKED bool run_cluster_nodes(const char *text, struct run_cluster_flags *flags);
+
+struct run_cluster_options {
+    const struct run_cluster_flags *flags;
+    struct job_load *load; /* loaded; gets the diagnostics */
+    uint32_t lanes;        /* 0: the job's, else one per core */
+    bool is_quiet;
+    struct progress progress;
+    const volatile sig_atomic_t *interrupts; /* signals to end so far */
+    volatile sig_atomic_t *has_begun;        /* set when the first run begins */
+};
+
+/* Takes part until the job has ended everywhere, a signal comes, or this worker cannot go on. Returns the exit status. Control
+ * thread. */
+int run_cluster(const struct run_cluster_options *options);
+
+#endif

@@ -1,0 +1,419 @@
+/* The worker's keeper, and what the control thread asks of it (worker.h). */
+#include "cluster/worker_internal.h"
+#include "core/log.h"
+#include "core/mem.h"
+#include "core/os.h"
+#include "core/wait.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    LOOK_US = 20000,   /* between two looks at what the control thread asks */
+    TURN_US = 500000,  /* between two turns at most, though nothing has changed in etcd */
+    AGAIN_US = 200000, /* before a step is tried again whose outcome is not known */
+};
+
+/* --- The keeper --- */
+
+/* Says what went wrong in a step that is tried again. */
+static void say(struct worker *worker)
+{
+    for (unsigned i = 0; i < worker->diags.count; i++) {
+        const struct diag *d = &worker->diags.items[i];
+        log_say(LOG_LEVEL_WARNING, "%s%s%s", d->message, d->cause != NULL ? ": " : "",
+                d->cause != NULL ? d->cause : "");
+    }
+}
+
+static void begin_step(struct worker *worker)
+{
+    arena_reset(&worker->arena);
+    diag_list_init(&worker->diags, &worker->arena);
+}
+
+static bool has_code(const struct worker *worker, enum diag_code code)
+{
+    for (unsigned i = 0; i < worker->diags.count; i++)
+        if (worker->diags.items[i].code == code)
+            return true;
+    return false;
+}
+
+static void set_state(struct worker *worker, enum worker_state state)
+{
+    pthread_mutex_lock(&worker->mutex);
+    worker->state = state;
+    if (worker->publishing == PUBLISHING_ASKED && state != WORKER_RUNS)
+        worker->publishing = PUBLISHED_NOT;
+    pthread_cond_broadcast(&worker->changed);
+    pthread_mutex_unlock(&worker->mutex);
+}
+
+/* Rests before a step is tried again, unless the worker is to end. */
+static void rest(struct worker *worker)
+{
+    struct timespec until = wait_until(AGAIN_US);
+    pthread_mutex_lock(&worker->mutex);
+    while (!worker->must_stop && wait_on(&worker->changed, &worker->mutex, &until))
+        ;
+    pthread_mutex_unlock(&worker->mutex);
+}
+
+/* Waits until the control thread has ended the round's work. */
+static void await_end_of_work(struct worker *worker)
+{
+    pthread_mutex_lock(&worker->mutex);
+    while (!worker->must_stop && !worker->say_over)
+        pthread_cond_wait(&worker->changed, &worker->mutex);
+    pthread_mutex_unlock(&worker->mutex);
+}
+
+static void end_round(struct worker *worker)
+{
+    if (worker->round == NULL)
+        return;
+    log_say(LOG_LEVEL_INFO, "incarnation %" PRIu64 " is over: back to the head", worker->round->incarnation);
+    worker->round = NULL;
+    set_state(worker, WORKER_IS_OVER);
+    worker_links_say_over(worker);
+}
+
+/* A step was refused: this worker joins again, or cannot take part. */
+static void take_refusal(struct worker *worker)
+{
+    end_round(worker);
+    if (has_code(worker, DIAG_TAKEN_OVER)) {
+        say(worker);
+        worker->has_joined = false;
+    } else {
+        set_state(worker, WORKER_REFUSED);
+    }
+}
+
+/* Whether the step is done; else what follows from its outcome was done. */
+static bool is_done(struct worker *worker, enum etcd_outcome outcome)
+{
+    if (outcome == ETCD_DONE)
+        return true;
+    if (outcome == ETCD_REFUSED) {
+        take_refusal(worker);
+        return false;
+    }
+    say(worker);
+    rest(worker);
+    return false;
+}
+
+static void join(struct worker *worker)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    worker->member.clock_us = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+    if (!is_done(worker, coordination_join(worker->coordination, &worker->o.job, &worker->member,
+                                           worker->o.has_history, &worker->diags)))
+        return;
+    log_say(LOG_LEVEL_INFO, "joined the cluster as %s", worker->address);
+    worker->has_joined = true;
+    worker->turn_us = 0;
+}
+
+static void begin_round(struct worker *worker, const struct rendezvous_round *round)
+{
+    worker->round = round;
+    if (!worker_links_meet(worker, round, &worker->diags)) {
+        worker->round = NULL;
+        set_state(worker, WORKER_REFUSED);
+        return;
+    }
+    log_say(LOG_LEVEL_INFO,
+            "incarnation %" PRIu64 ": %u workers; this one has number %u, number %u at %.*s leads",
+            round->incarnation, round->count, round->self, round->leader,
+            STR_ARGS(round->workers[round->leader].address));
+    pthread_mutex_lock(&worker->mutex);
+    worker->shown = *round;
+    pthread_mutex_unlock(&worker->mutex);
+    set_state(worker, WORKER_RUNS);
+}
+
+/* Takes over what a turn has shown. */
+static void look(struct worker *worker, const struct rendezvous_round *round)
+{
+    uint64_t missed = rendezvous_missed(worker->rendezvous);
+    pthread_mutex_lock(&worker->mutex);
+    snprintf(worker->waits_for, sizeof(worker->waits_for), "%s", rendezvous_waits_for(worker->rendezvous));
+    pthread_mutex_unlock(&worker->mutex);
+    if (rendezvous_have_ended(worker->rendezvous)) {
+        worker->round = NULL;
+        set_state(worker, WORKER_HAS_ENDED);
+        return;
+    }
+    if (worker->round != NULL && (round == NULL || round->incarnation != worker->round->incarnation)) {
+        end_round(worker);
+        return;
+    }
+    if (worker->round == NULL && round != NULL)
+        begin_round(worker, round);
+    else if (round == NULL && missed > 0)
+        (void)is_done(worker, rendezvous_tell_over(worker->rendezvous, &worker->member, missed, &worker->diags));
+}
+
+static void take_turn(struct worker *worker)
+{
+    const struct rendezvous_round *round = NULL;
+    uint64_t gone = atomic_load(&worker->links.gone);
+    for (uint32_t i = 0; worker->round != NULL && i < worker->round->count; i++)
+        if (gone >> i & 1 && i != worker->round->self)
+            rendezvous_doubt(worker->rendezvous, i);
+    atomic_fetch_and(&worker->links.gone, ~gone);
+    worker->turn_us = os_monotonic_us() + TURN_US;
+    if (is_done(worker, rendezvous_turn(worker->rendezvous, &round, &worker->diags)))
+        look(worker, round);
+}
+
+static void publish(struct worker *worker)
+{
+    enum etcd_outcome outcome =
+        coordination_publish(worker->coordination, &worker->head, &worker->diags);
+    if (outcome != ETCD_UNKNOWN) {
+        pthread_mutex_lock(&worker->mutex);
+        worker->publishing = outcome == ETCD_DONE ? PUBLISHED : PUBLISHED_NOT;
+        pthread_cond_broadcast(&worker->changed);
+        pthread_mutex_unlock(&worker->mutex);
+    }
+    (void)is_done(worker, outcome);
+}
+
+/* Tells the others what the control thread has said. `asked`: cleared when it is told. */
+static void tell(struct worker *worker, bool *asked, bool is_over)
+{
+    uint64_t incarnation = worker->shown.incarnation;
+    enum etcd_outcome outcome =
+        (is_over ? rendezvous_tell_over : rendezvous_tell_ended)(worker->rendezvous, &worker->member, incarnation,
+                                                                &worker->diags);
+    if (outcome == ETCD_UNKNOWN) {
+        (void)is_done(worker, outcome);
+        return;
+    }
+    pthread_mutex_lock(&worker->mutex);
+    *asked = false;
+    pthread_mutex_unlock(&worker->mutex);
+    worker->turn_us = 0;
+    if (is_over)
+        set_state(worker, WORKER_GATHERS);
+    (void)is_done(worker, outcome);
+}
+
+/* One step; it asks etcd at most once, but for a turn. */
+static void take_step(struct worker *worker)
+{
+    pthread_mutex_lock(&worker->mutex);
+    enum worker_state state = worker->state;
+    bool publishes = worker->publishing == PUBLISHING_ASKED, is_over = worker->say_over,
+         has_ended = worker->say_ended;
+    pthread_mutex_unlock(&worker->mutex);
+    begin_step(worker);
+    if (state == WORKER_IS_OVER && !is_over)
+        await_end_of_work(worker);
+    else if (!worker->has_joined)
+        join(worker);
+    else if (is_over)
+        tell(worker, &worker->say_over, true);
+    else if (publishes)
+        publish(worker);
+    else if (has_ended && worker->round != NULL)
+        tell(worker, &worker->say_ended, false);
+    else if (os_monotonic_us() >= worker->turn_us || atomic_load(&worker->links.gone) != 0)
+        take_turn(worker);
+    else if (coordination_wait(worker->coordination, LOOK_US))
+        worker->turn_us = 0;
+}
+
+static bool goes_on(struct worker *worker)
+{
+    pthread_mutex_lock(&worker->mutex);
+    bool goes_on = !worker->must_stop && worker->state != WORKER_HAS_ENDED && worker->state != WORKER_REFUSED;
+    pthread_mutex_unlock(&worker->mutex);
+    return goes_on;
+}
+
+static void *keep(void *argument)
+{
+    struct worker *worker = argument;
+    struct arena arena = {.block_bytes = 4096};
+    struct diag_list diags;
+    while (goes_on(worker))
+        take_step(worker);
+    diag_list_init(&diags, &arena);
+    if (worker->has_joined && coordination_leave(worker->coordination, &diags) != ETCD_DONE)
+        log_say(LOG_LEVEL_INFO, "etcd does not answer: the others notice by its lease that this worker has left");
+    arena_free(&arena);
+    return NULL;
+}
+
+/* --- Beginning and end --- */
+
+static bool refuse_address(const char *what, const char *found, struct diag_list *diags)
+{
+    struct diag *d = diag_error(diags, DIAG_LINK_FAILED, (struct span){0},
+                                "%s: expected HOST:PORT under which the other workers reach this one, found `%s`",
+                                what, found);
+    diag_hint(diags, d, "give an address of this machine, for example --listen=10.0.0.7:7400");
+    return false;
+}
+
+/* The address that the others are told: with the port that was free, where any was asked for. */
+static bool set_address(struct worker *worker, struct diag_list *diags)
+{
+    const char *told = worker->o.advertise != NULL ? worker->o.advertise : worker->o.listen;
+    const char *colon = strrchr(told, ':');
+    uint16_t port = links_port(worker->links.links);
+    if (colon == NULL || colon == told || strlen(told) > LINK_ADDRESS_MAX - 5)
+        return refuse_address("the worker's address", told, diags);
+    if (strncmp(told, "0.0.0.0:", 8) == 0)
+        return refuse_address("--listen without --advertise", told, diags);
+    if (strcmp(colon, ":0") == 0)
+        snprintf(worker->address, sizeof(worker->address), "%.*s:%u", (int)(colon - told), told, port);
+    else
+        snprintf(worker->address, sizeof(worker->address), "%s", told);
+    if (gethostname(worker->host, sizeof(worker->host) - 1) != 0)
+        snprintf(worker->host, sizeof(worker->host), "?");
+    return true;
+}
+
+static bool make_rendezvous(struct worker *worker, struct diag_list *diags)
+{
+    const struct rendezvous_options options = {.coordination = worker->coordination,
+                                               .least = worker->o.least,
+                                               .most = worker->o.most,
+                                               .wait_us = worker->o.wait_us,
+                                               .return_us = worker->o.return_us};
+    worker->rendezvous = rendezvous_new(&options, diags);
+    return worker->rendezvous != NULL;
+}
+
+/* The keeper gets no signals: they belong to the control thread. */
+static bool start_keeper(struct worker *worker, struct diag_list *diags)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&worker->keeper, NULL, keep, worker);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error == 0)
+        return true;
+    struct diag *d = diag_error(diags, DIAG_MEMORY_BUDGET, (struct span){0},
+                                "the system refuses to start a thread for the cluster");
+    diag_hint(diags, d, "raise the limits that `ulimit -a` shows");
+    return false;
+}
+
+static void dismantle(struct worker *worker)
+{
+    worker_links_end(worker);
+    rendezvous_free(worker->rendezvous);
+    if (worker->coordination != NULL)
+        coordination_close(worker->coordination);
+    arena_free(&worker->arena);
+    pthread_cond_destroy(&worker->changed);
+    pthread_mutex_destroy(&worker->mutex);
+    free(worker);
+}
+
+struct worker *worker_new(const struct worker_options *options, struct diag_list *diags)
+{
+    struct worker *worker = mem_calloc(1, sizeof(*worker));
+    worker->o = *options;
+    pthread_mutex_init(&worker->mutex, NULL);
+    pthread_cond_init(&worker->changed, NULL);
+    worker->coordination = coordination_open(&options->coordination, diags);
+    if (worker_links_begin(worker, diags) && worker->coordination != NULL && make_rendezvous(worker, diags) &&
+        set_address(worker, diags)) {
+        worker->o.job.by = str_from(worker->address);
+        worker->member = (struct cluster_member){
+            .address = str_from(worker->address), .host = str_from(worker->host), .lanes = options->lanes};
+        if (start_keeper(worker, diags))
+            return worker;
+    }
+    dismantle(worker);
+    return NULL;
+}
+
+void worker_free(struct worker *worker)
+{
+    if (worker == NULL)
+        return;
+    pthread_mutex_lock(&worker->mutex);
+    worker->must_stop = true;
+    pthread_cond_broadcast(&worker->changed);
+    pthread_mutex_unlock(&worker->mutex);
+    pthread_join(worker->keeper, NULL);
+    dismantle(worker);
+}
+
+/* --- The control thread --- */
+
+enum worker_state worker_await(struct worker *worker, enum worker_state seen, int64_t wait_us)
+{
+    struct timespec until = wait_until(wait_us);
+    pthread_mutex_lock(&worker->mutex);
+    while (worker->state == seen && wait_on(&worker->changed, &worker->mutex, &until))
+        ;
+    enum worker_state state = worker->state;
+    pthread_mutex_unlock(&worker->mutex);
+    return state;
+}
+
+const struct rendezvous_round *worker_round(const struct worker *worker)
+{
+    return &worker->shown;
+}
+
+void worker_waits_for(struct worker *worker, char *text, size_t bytes)
+{
+    pthread_mutex_lock(&worker->mutex);
+    snprintf(text, bytes, "%s", worker->waits_for);
+    pthread_mutex_unlock(&worker->mutex);
+}
+
+const struct diag_list *worker_diags(const struct worker *worker)
+{
+    return &worker->diags;
+}
+
+bool worker_publish(struct worker *worker, uint64_t epoch, struct str manifest, struct str digest)
+{
+    pthread_mutex_lock(&worker->mutex);
+    if (worker->state == WORKER_RUNS) {
+        worker->head = (struct cluster_head){.incarnation = worker->shown.incarnation,
+                                             .epoch = epoch,
+                                             .manifest = manifest,
+                                             .digest = digest};
+        worker->publishing = PUBLISHING_ASKED;
+        while (worker->publishing == PUBLISHING_ASKED)
+            pthread_cond_wait(&worker->changed, &worker->mutex);
+    }
+    bool is_head = worker->publishing == PUBLISHED;
+    worker->publishing = PUBLISHING_NOTHING;
+    pthread_mutex_unlock(&worker->mutex);
+    return is_head;
+}
+
+void worker_say_ended(struct worker *worker)
+{
+    pthread_mutex_lock(&worker->mutex);
+    worker->say_ended = true;
+    pthread_mutex_unlock(&worker->mutex);
+}
+
+void worker_say_over(struct worker *worker)
+{
+    pthread_mutex_lock(&worker->mutex);
+    worker->say_over = true;
+    worker->say_ended = false;
+    pthread_cond_broadcast(&worker->changed);
+    pthread_mutex_unlock(&worker->mutex);
+}

@@ -1,0 +1,68 @@
+/* What the files of the worker share. Private to worker*.c. */
+#ifndef LEAT_CLUSTER_WORKER_INTERNAL_H
+#define LEAT_CLUSTER_WORKER_INTERNAL_H
+
+#include "cluster/link.h"
+#include "cluster/worker.h"
+#include "core/buffer.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* A message that came before the round's work was there. */
+struct worker_message {
+    struct worker_message *next;
+    uint32_t from;
+    struct byte_buffer bytes;
+};
+
+/* Messages of the round: worker_links.c. */
+struct worker_links {
+    struct links *links;
+    pthread_mutex_t mutex; /* held while a call is made; guards all below */
+    struct worker_calls calls;
+    void *user;
+    bool is_attached, keeps;              /* keeps: what comes waits for worker_attach; else it is dropped */
+    struct worker_message *first, **last; /* that wait */
+    struct byte_buffer parts[RENDEZVOUS_WORKERS_MAX]; /* of messages longer than a frame, by sender */
+    _Atomic uint64_t gone; /* workers of the round whose links have broken: a bit each */
+};
+
+enum publishing { PUBLISHING_NOTHING, PUBLISHING_ASKED, PUBLISHED_NOT, PUBLISHED };
+
+struct worker {
+    struct worker_options o;
+    char address[LINK_ADDRESS_MAX + 1], host[256];
+    struct coordination *coordination;
+    struct rendezvous *rendezvous;
+    struct worker_links links;
+
+    /* The keeper's own. */
+    struct arena arena;
+    struct diag_list diags;
+    struct cluster_member member;
+    const struct rendezvous_round *round; /* NULL: none goes on */
+    bool has_joined;
+    int64_t turn_us; /* when the next turn is due at the latest; monotonic */
+
+    pthread_t keeper;
+    pthread_mutex_t mutex; /* guards all below */
+    pthread_cond_t changed;
+    enum worker_state state;
+    struct rendezvous_round shown; /* of worker_round */
+    char waits_for[400];
+    bool must_stop, say_ended, say_over;
+    enum publishing publishing;
+    struct cluster_head head; /* with publishing */
+};
+
+/* worker_links.c. Control thread: listens, and ends. */
+LEAT_CHECKED bool worker_links_begin(struct worker *worker, struct diag_list *diags);
+void worker_links_end(struct worker *worker);
+/* The keeper: goes on with the workers of the round; false after a diagnostic. */
+LEAT_CHECKED bool worker_links_meet(struct worker *worker, const struct rendezvous_round *round,
+                                    struct diag_list *diags);
+/* The keeper: tells the round's work, if there is any, that the round is over. */
+void worker_links_say_over(struct worker *worker);
+
+#endif
