@@ -6,7 +6,8 @@ PATIENCE_S is for what hangs: a minute is plenty where nothing else runs, and a 
 
 import time
 
-PATIENCE_S = 480
+import os
+PATIENCE_S = int(os.environ.get("LEAT_PATIENCE", 480))
 WORK_S = 0.05  # CPU time of the work that is timed
 
 

@@ -74,10 +74,10 @@ static void await_end_of_work(struct worker *worker)
 
 static void end_round(struct worker *worker)
 {
-    if (worker->round == NULL)
+    if (worker->incarnation == 0)
         return;
-    log_say(LOG_LEVEL_INFO, "incarnation %" PRIu64 " is over: back to the head", worker->round->incarnation);
-    worker->round = NULL;
+    log_say(LOG_LEVEL_INFO, "incarnation %" PRIu64 " is over: back to the head", worker->incarnation);
+    worker->incarnation = 0;
     set_state(worker, WORKER_IS_OVER);
     worker_links_say_over(worker);
 }
@@ -121,11 +121,28 @@ static void join(struct worker *worker)
     worker->turn_us = 0;
 }
 
+/* The rendezvous' round is another one as soon as the next one begins. */
+static void copy_round(struct worker *worker, const struct rendezvous_round *round)
+{
+    struct arena *arena = &worker->round_arena;
+    struct rendezvous_round copy = *round;
+    arena_reset(arena);
+    for (uint32_t i = 0; i < copy.count; i++) {
+        copy.workers[i].address = arena_str(arena, copy.workers[i].address);
+        copy.workers[i].host = arena_str(arena, copy.workers[i].host);
+    }
+    copy.run = arena_str(arena, copy.run);
+    copy.head.manifest = arena_str(arena, copy.head.manifest);
+    copy.head.digest = arena_str(arena, copy.head.digest);
+    pthread_mutex_lock(&worker->mutex);
+    worker->round = copy;
+    pthread_mutex_unlock(&worker->mutex);
+}
+
 static void begin_round(struct worker *worker, const struct rendezvous_round *round)
 {
-    worker->round = round;
+    copy_round(worker, round);
     if (!worker_links_meet(worker, round, &worker->diags)) {
-        worker->round = NULL;
         set_state(worker, WORKER_REFUSED);
         return;
     }
@@ -133,9 +150,7 @@ static void begin_round(struct worker *worker, const struct rendezvous_round *ro
             "incarnation %" PRIu64 ": %u workers; this one has number %u, number %u at %.*s leads",
             round->incarnation, round->count, round->self, round->leader,
             STR_ARGS(round->workers[round->leader].address));
-    pthread_mutex_lock(&worker->mutex);
-    worker->shown = *round;
-    pthread_mutex_unlock(&worker->mutex);
+    worker->incarnation = round->incarnation;
     set_state(worker, WORKER_RUNS);
 }
 
@@ -147,15 +162,12 @@ static void look(struct worker *worker, const struct rendezvous_round *round)
     snprintf(worker->waits_for, sizeof(worker->waits_for), "%s", rendezvous_waits_for(worker->rendezvous));
     pthread_mutex_unlock(&worker->mutex);
     if (rendezvous_have_ended(worker->rendezvous)) {
-        worker->round = NULL;
         set_state(worker, WORKER_HAS_ENDED);
         return;
     }
-    if (worker->round != NULL && (round == NULL || round->incarnation != worker->round->incarnation)) {
+    if (worker->incarnation > 0 && (round == NULL || round->incarnation != worker->incarnation))
         end_round(worker);
-        return;
-    }
-    if (worker->round == NULL && round != NULL)
+    else if (worker->incarnation == 0 && round != NULL)
         begin_round(worker, round);
     else if (round == NULL && missed > 0)
         (void)is_done(worker, rendezvous_tell_over(worker->rendezvous, &worker->member, missed, &worker->diags));
@@ -165,8 +177,8 @@ static void take_turn(struct worker *worker)
 {
     const struct rendezvous_round *round = NULL;
     uint64_t gone = atomic_load(&worker->links.gone);
-    for (uint32_t i = 0; worker->round != NULL && i < worker->round->count; i++)
-        if (gone >> i & 1 && i != worker->round->self)
+    for (uint32_t i = 0; worker->incarnation > 0 && i < worker->round.count; i++)
+        if (gone >> i & 1 && i != worker->round.self)
             rendezvous_doubt(worker->rendezvous, i);
     atomic_fetch_and(&worker->links.gone, ~gone);
     worker->turn_us = os_monotonic_us() + TURN_US;
@@ -190,7 +202,7 @@ static void publish(struct worker *worker)
 /* Tells the others what the control thread has said. `asked`: cleared when it is told. */
 static void tell(struct worker *worker, bool *asked, bool is_over)
 {
-    uint64_t incarnation = worker->shown.incarnation;
+    uint64_t incarnation = worker->round.incarnation;
     enum etcd_outcome outcome =
         (is_over ? rendezvous_tell_over : rendezvous_tell_ended)(worker->rendezvous, &worker->member, incarnation,
                                                                 &worker->diags);
@@ -224,7 +236,7 @@ static void take_step(struct worker *worker)
         tell(worker, &worker->say_over, true);
     else if (publishes)
         publish(worker);
-    else if (has_ended && worker->round != NULL)
+    else if (has_ended && worker->incarnation > 0)
         tell(worker, &worker->say_ended, false);
     else if (os_monotonic_us() >= worker->turn_us || atomic_load(&worker->links.gone) != 0)
         take_turn(worker);
@@ -318,6 +330,7 @@ static void dismantle(struct worker *worker)
     if (worker->coordination != NULL)
         coordination_close(worker->coordination);
     arena_free(&worker->arena);
+    arena_free(&worker->round_arena);
     pthread_cond_destroy(&worker->changed);
     pthread_mutex_destroy(&worker->mutex);
     free(worker);
@@ -369,7 +382,7 @@ enum worker_state worker_await(struct worker *worker, enum worker_state seen, in
 
 const struct rendezvous_round *worker_round(const struct worker *worker)
 {
-    return &worker->shown;
+    return &worker->round;
 }
 
 void worker_waits_for(struct worker *worker, char *text, size_t bytes)
@@ -388,7 +401,7 @@ bool worker_publish(struct worker *worker, uint64_t epoch, struct str manifest, 
 {
     pthread_mutex_lock(&worker->mutex);
     if (worker->state == WORKER_RUNS) {
-        worker->head = (struct cluster_head){.incarnation = worker->shown.incarnation,
+        worker->head = (struct cluster_head){.incarnation = worker->round.incarnation,
                                              .epoch = epoch,
                                              .manifest = manifest,
                                              .digest = digest};

@@ -16,9 +16,16 @@ struct worker_message {
     struct byte_buffer bytes;
 };
 
+/* Frames to one worker that the links have not taken: those before its link was up for the first time. */
+struct worker_unsent {
+    pthread_mutex_t mutex;
+    struct link_frame *first, **last;
+};
+
 /* Messages of the round: worker_links.c. */
 struct worker_links {
     struct links *links;
+    struct worker_unsent unsent[RENDEZVOUS_WORKERS_MAX]; /* by receiver */
     pthread_mutex_t mutex; /* held while a call is made; guards all below */
     struct worker_calls calls;
     void *user;
@@ -41,7 +48,7 @@ struct worker {
     struct arena arena;
     struct diag_list diags;
     struct cluster_member member;
-    const struct rendezvous_round *round; /* NULL: none goes on */
+    uint64_t incarnation; /* of the round that goes on; 0: none does */
     bool has_joined;
     int64_t turn_us; /* when the next turn is due at the latest; monotonic */
 
@@ -49,7 +56,8 @@ struct worker {
     pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t changed;
     enum worker_state state;
-    struct rendezvous_round shown; /* of worker_round */
+    struct rendezvous_round round; /* the newest one; changes only in WORKER_GATHERS */
+    struct arena round_arena;
     char waits_for[400];
     bool must_stop, say_ended, say_over;
     enum publishing publishing;

@@ -1,7 +1,7 @@
 /* Messages between the workers of a round: one frame or more each, whose first byte says whether the message goes on in the next one.
  *
- * All frames have the number 1, which is never finished: no frame is held back for want of credit. What is on its way is bounded by
- * micro-batches instead: no worker has more than SLOTS of them in work (run/base/base.h). */
+ * All frames have the number 1, which is never finished: once a link was up, no frame is held back for want of credit. What is on its
+ * way is bounded by micro-batches instead: no worker has more than SLOTS of them in work (run/base/base.h). */
 #include "cluster/worker_internal.h"
 #include "core/log.h"
 #include "core/mem.h"
@@ -73,8 +73,42 @@ static void is_gone(void *user, uint32_t other, const char *reason)
     atomic_fetch_or(&worker->links.gone, UINT64_C(1) << other);
 }
 
-static void has_room(void *user LEAT_UNUSED, uint32_t worker LEAT_UNUSED)
+/* Sends what waits, in its order, until the links refuse. With the mutex locked. */
+static void send_waiting(struct worker *worker, uint32_t to)
 {
+    struct worker_unsent *unsent = &worker->links.unsent[to];
+    enum link_sent sent = LINK_SENT;
+    while (unsent->first != NULL && sent != LINK_NO_ROOM) {
+        struct link_frame *frame = unsent->first, *next = frame->next;
+        sent = link_send(worker->links.links, to, frame);
+        if (sent == LINK_NO_LINK)
+            link_frame_free(frame); /* the round is over there */
+        if (sent != LINK_NO_ROOM)
+            unsent->first = next;
+    }
+    if (unsent->first == NULL)
+        unsent->last = &unsent->first;
+}
+
+/* Implements link_calls.has_room. */
+static void has_room(void *user, uint32_t to)
+{
+    struct worker *worker = user;
+    pthread_mutex_lock(&worker->links.unsent[to].mutex);
+    send_waiting(worker, to);
+    pthread_mutex_unlock(&worker->links.unsent[to].mutex);
+}
+
+static void drop_unsent(struct worker_unsent *unsent)
+{
+    pthread_mutex_lock(&unsent->mutex);
+    for (struct link_frame *frame = unsent->first, *next; frame != NULL; frame = next) {
+        next = frame->next;
+        link_frame_free(frame);
+    }
+    unsent->first = NULL;
+    unsent->last = &unsent->first;
+    pthread_mutex_unlock(&unsent->mutex);
 }
 
 /* --- Beginning and end --- */
@@ -90,6 +124,10 @@ bool worker_links_begin(struct worker *worker, struct diag_list *diags)
         .user = worker,
     };
     pthread_mutex_init(&l->mutex, NULL);
+    for (uint32_t i = 0; i < RENDEZVOUS_WORKERS_MAX; i++) {
+        pthread_mutex_init(&l->unsent[i].mutex, NULL);
+        l->unsent[i].last = &l->unsent[i].first;
+    }
     l->last = &l->first;
     l->links = links_new(&options, diags);
     return l->links != NULL;
@@ -104,8 +142,10 @@ static void drop_all(struct worker_links *l)
     }
     l->first = NULL;
     l->last = &l->first;
-    for (uint32_t i = 0; i < RENDEZVOUS_WORKERS_MAX; i++)
+    for (uint32_t i = 0; i < RENDEZVOUS_WORKERS_MAX; i++) {
         buffer_free(&l->parts[i]);
+        drop_unsent(&l->unsent[i]);
+    }
 }
 
 void worker_links_end(struct worker *worker)
@@ -114,6 +154,8 @@ void worker_links_end(struct worker *worker)
     if (l->links != NULL)
         links_free(l->links);
     drop_all(l);
+    for (uint32_t i = 0; i < RENDEZVOUS_WORKERS_MAX; i++)
+        pthread_mutex_destroy(&l->unsent[i].mutex);
     pthread_mutex_destroy(&l->mutex);
 }
 
@@ -182,6 +224,8 @@ void worker_detach(struct worker *worker)
 void worker_send(struct worker *worker, uint32_t to, struct str message)
 {
     size_t sent = 0;
+    struct worker_unsent *unsent = &worker->links.unsent[to];
+    pthread_mutex_lock(&unsent->mutex);
     do {
         size_t bytes = MIN(message.length - sent, (size_t)LINK_FRAME_MAX - 1);
         struct link_frame *frame = link_frame_new((uint32_t)bytes + 1);
@@ -189,7 +233,10 @@ void worker_send(struct worker *worker, uint32_t to, struct str message)
         frame->bytes[0] = sent + bytes < message.length ? GOES_ON : LAST;
         memcpy(frame->bytes + 1, message.data + sent, bytes);
         sent += bytes;
-        if (link_send(worker->links.links, to, frame) != LINK_SENT)
-            link_frame_free(frame); /* the round is over there */
+        frame->next = NULL;
+        *unsent->last = frame;
+        unsent->last = &frame->next;
     } while (sent < message.length);
+    send_waiting(worker, to);
+    pthread_mutex_unlock(&unsent->mutex);
 }

@@ -1,0 +1,327 @@
+#!/usr/bin/env python3
+"""`leat run --cluster`: processes that run one job together, with a real etcd, killed and stopped and cut off. Whatever happens, the
+files of the job's sinks are those of a run that is alone, byte for byte.
+
+    test_cluster.py LEAT [TEST...]
+"""
+
+import glob
+import json
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import etcd
+from etcd import wait_for
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import tap  # noqa: E402
+from patience import PATIENCE_S, stretched  # noqa: E402
+
+LEAT = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else None
+JOB = os.path.abspath("tests/crash/features.leat")
+FOLDER = tempfile.TemporaryDirectory(prefix="leat-workers-")
+NAMES = iter(range(10**9))
+IMPRESSIONS = 240000
+SLOW = "run.claimed=sleep:25"  # each micro-batch, so that the job lasts
+ENDED, FAILED, USAGE, INTERRUPTED, KILLED = 0, 1, 2, 130, -signal.SIGKILL
+ETCD = []
+
+
+def make_data(folder):
+    os.makedirs(folder)
+    r, ts = random.Random(3), 1700000000000
+    with open(f"{folder}/impressions.jsonl", "w", encoding="utf-8") as rows, \
+            open(f"{folder}/clicks.jsonl", "w", encoding="utf-8") as clicks:
+        for i in range(IMPRESSIONS):
+            ts += r.randrange(2000)
+            row = {"imp_id": i - (r.random() < .05), "ts": ts, "user": r.randrange(3000), "item": r.randrange(500),
+                   "site": r.choice("abcdef"), "cat": r.choice("xyz"), "price": round(3 * r.random(), 3), "pos": r.random()}
+            rows.write(json.dumps(row) + "\n")
+            if r.random() < .2:
+                clicks.write(json.dumps({"imp_id": i, "ts": ts + r.randrange(600000), "item": row["item"]}) + "\n")
+
+
+def sinks(folder):
+    """What all sinks wrote, by file name."""
+    found = {}
+    for path in sorted(glob.glob(f"{folder}/*")):
+        with open(path, "rb") as file:
+            found[os.path.basename(path)] = file.read()
+    return found
+
+
+class Job:
+    """One job of the cluster `name`, and the processes that were started for it. Use it in a `with`."""
+
+    def __init__(self, servers=None, job=JOB, every="200ms"):
+        self.etcd, self.job, self.every = servers or ETCD[0], job, every
+        self.name = f"c{next(NAMES)}"
+        self.folder = os.path.join(FOLDER.name, self.name)
+        self.out, self.state = f"{self.folder}/out", f"{self.folder}/state"
+        os.makedirs(self.out)
+        self.processes, self.logs = [], []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        if kind is not None:
+            for log in self.logs:
+                print(f"# --- {log}\n# " + self.text(log)[-3000:].replace("\n", "\n# "))
+
+    def command(self, *flags):
+        return [LEAT, "run", self.job, f"--set=data={FOLDER.name}/data", f"--set=out={self.out}", f"--set=state={self.state}",
+                f"--set=every={self.every}", "--quiet", *flags]
+
+    def start(self, nodes, *flags, lanes=2, failpoints=SLOW, name=None):
+        """Starts a worker, and returns its process."""
+        log = f"{self.folder}/worker{len(self.processes)}.log"
+        cluster = [f"--cluster=etcd://{self.etcd.endpoints()}/{name or self.name}", f"--nodes={nodes}", "--listen=127.0.0.1:0",
+                   f"--workers={lanes}", "--nodes-wait=1ms", f"--lease={math.ceil(stretched(2))}s", *flags]
+        environment = {**os.environ, "LEAT_FAILPOINTS": failpoints}
+        with open(log, "wb") as file:
+            process = subprocess.Popen(self.command(*cluster), stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment,
+                                       preexec_fn=lambda: etcd.LIBC.prctl(etcd.DIE_WITH_PARENT, signal.SIGKILL))
+        process.log = log
+        self.processes.append(process)
+        self.logs.append(log)
+        return process
+
+    @staticmethod
+    def text(log):
+        with open(log, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def says(self, process, words, times=1):
+        def look():
+            text = self.text(process.log)
+            assert process.poll() is None or text.count(words) >= times, f"it ended with {process.returncode} before it said: {words}"
+            return text.count(words) >= times
+        wait_for(f"`{words}` of a worker", look)
+
+    def heads(self):
+        """(incarnation, epoch) of all manifests."""
+        return sorted(tuple(map(int, os.path.basename(path).split("-"))) for path in glob.glob(f"{self.state}/cluster/heads/*-*")
+                      if ".new" not in path)
+
+    def progress(self, heads=2):
+        """Waits for so many more heads."""
+        seen = len(self.heads())
+        wait_for("heads", lambda: len(self.heads()) >= seen + heads)
+        assert any(process.poll() is None for process in self.processes), "the job has ended: it is too short for this test"
+
+    def leader(self, processes):
+        """The process that leads the newest incarnation, and the others."""
+        found = [process for process in processes
+                 if "number 0 at" in (last := self.text(process.log).rsplit("incarnation ", 1)[-1]) and "has number 0" in last]
+        assert len(found) == 1, [self.text(process.log) for process in processes]
+        return found[0], [process for process in processes if process is not found[0]]
+
+    def ends(self, *processes, status=ENDED):
+        for process in processes:
+            assert process.wait(timeout=PATIENCE_S) == status, self.text(process.log)[-3000:]
+
+    def is_as_plain(self):
+        assert sinks(self.out) == PLAIN, {name: (len(data), len(sinks(self.out).get(name, b""))) for name, data in PLAIN.items()}
+
+
+PLAIN = {}
+
+
+def test_two_and_five():
+    for count, lanes in ((1, 3), (2, 1), (5, 2)):
+        with Job() as job:
+            job.ends(*[job.start(count, lanes=lanes, failpoints="") for _ in range(count)])
+            job.is_as_plain()
+            assert job.heads()
+
+
+def test_a_worker_is_killed():
+    """The others go back to the head without it; it comes back, and all begin again."""
+    with Job() as job:
+        workers = [job.start("2:3") for _ in range(3)]
+        job.progress()
+        _, others = job.leader(workers)
+        others[0].kill()
+        workers.remove(others[0])
+        for process in workers:
+            job.says(process, "is over")
+        job.progress()
+        workers.append(job.start("2:3", failpoints=""))
+        job.ends(*workers)
+        job.is_as_plain()
+
+
+def test_the_leader_is_killed():
+    with Job() as job:
+        workers = [job.start("2:3") for _ in range(3)]
+        job.progress()
+        leader, others = job.leader(workers)
+        leader.kill()
+        for process in others:
+            job.says(process, "is over")
+        job.progress()
+        job.ends(*others)
+        job.is_as_plain()
+
+
+def test_all_are_killed():
+    """Others go on, more of them, then fewer."""
+    with Job() as job:
+        for count in (2, 3):
+            workers = [job.start(count) for _ in range(count)]
+            job.progress()
+            for process in workers:
+                process.kill()
+            job.ends(*workers, status=KILLED)
+        job.ends(job.start(1, lanes=3, failpoints=""))
+        job.is_as_plain()
+
+
+def test_killed_around_a_head():
+    """At each step of a head: what was written and is no head counts for nothing; what is the head counts, though nobody was told."""
+    for point in ("head.write", "head.sync", "head.rename", "head.publish", "head.moved", "ckpt.published"):
+        with Job() as job:
+            workers = [job.start(2, failpoints=f"{SLOW},{point}=kill@2") for _ in range(2)]
+            wait_for("a death", lambda workers=workers: any(process.poll() is not None for process in workers))
+            for process in workers:
+                process.kill()
+                process.wait()
+            assert KILLED in [process.returncode for process in workers]
+            job.ends(*[job.start(2, failpoints="") for _ in range(2)])
+            job.is_as_plain()
+
+
+def test_a_worker_leaves():
+    """Ctrl-C at one worker: it leaves behind a head, the others go on; another one comes. At the last one: the job stops, and goes on
+    later."""
+    with Job() as job:
+        workers = [job.start("1:3") for _ in range(2)]
+        job.progress()
+        leader, others = job.leader(workers)
+        for process, rest in ((others[0], leader), (leader, None)):
+            process.send_signal(signal.SIGINT)
+            job.ends(process)
+            if rest is not None:
+                job.says(rest, "is over")
+                job.progress()
+        assert sinks(job.out) != PLAIN
+        job.ends(*[job.start(2, failpoints="") for _ in range(2)])
+        job.is_as_plain()
+
+
+def test_a_worker_is_stopped():
+    """Stopped beyond its lease, the leader and another one: the others go on, and the one that wakes up changes nothing."""
+    for leads in (False, True):
+        with Job() as job:
+            workers = [job.start("2:3") for _ in range(3)]
+            job.progress()
+            leader, others = job.leader(workers)
+            stopped = leader if leads else others[0]
+            rest = [process for process in workers if process is not stopped]
+            etcd.stop(stopped)
+            for process in rest:
+                job.says(process, "is over")
+            job.progress()
+            stopped.send_signal(signal.SIGCONT)
+            job.ends(*workers)
+            job.is_as_plain()
+
+
+def test_etcd_is_away():
+    """Nothing is published and nothing begun anew while it is; then the job goes on, in the same incarnation if leases have lived."""
+    with etcd.Etcd(os.path.join(FOLDER.name, "away"), count=3) as servers, Job(servers) as job:
+        workers = [job.start(2, "--lease=1h") for _ in range(2)]
+        job.progress()
+        for member in servers.members[:2]:
+            member.kill()
+        time.sleep(stretched(.3))
+        before = job.heads()
+        time.sleep(stretched(1))
+        assert len(job.heads()) <= len(before) + 1, "a manifest was written before the one before was the head"
+        for member in servers.members[:2]:
+            member.start()
+        job.progress()
+        job.ends(*workers)
+        assert {incarnation for incarnation, _ in job.heads()} == {1}
+        job.is_as_plain()
+
+
+def refused(job, words, *flags, status=FAILED, **more):
+    process = job.start("1", *flags, failpoints="", **more)
+    job.ends(process, status=status)
+    text = job.text(process.log)
+    for word in words:
+        assert word in text, (word, text)
+
+
+def test_refused():
+    with Job() as job:
+        refused(job, ["--nodes takes LEAST:MOST"], "--nodes=3:2", status=USAGE)
+        refused(job, ["--until is for a run that is alone"], "--until=2024-01-01T00:00:00Z", status=USAGE)
+        refused(job, ["etcd://"], "--cluster=http://127.0.0.1/a")
+        refused(job, ["cannot listen"], "--listen=192.0.2.1:7400")
+        refused(job, ["takes no checkpoints", "dir:"], "--set=state=")
+        job.ends(job.start(1, failpoints=""))
+        job.is_as_plain()
+        refused(job, ["of another cluster", job.name], name="other")
+        alone = subprocess.run(job.command(), capture_output=True, text=True, check=False)
+        assert alone.returncode == FAILED and "a cluster goes on" in alone.stderr and "--cluster" in alone.stderr, alone
+        refused(job, ["expected the job"], "--set=every=1s")
+        job.ends(job.start(1, failpoints=""))  # the job has ended: nothing is left to do
+        job.is_as_plain()
+
+
+def test_lost_record():
+    """etcd has lost what it knew of a cluster that has run: nobody may begin anew."""
+    with etcd.Etcd(os.path.join(FOLDER.name, "lost"), is_fast=True) as servers, Job(servers) as job:
+        worker = job.start(1)
+        job.progress()
+        worker.kill()
+        worker.wait()
+        servers.members[0].lose_data()
+        servers.members[0].start()
+        servers.wait()
+        refused(job, ["E0714", "it has run before"])
+
+
+def test_goes_on_alone_first():
+    """A run that was alone goes on as a cluster."""
+    with Job() as job:
+        alone = subprocess.Popen(job.command(), env={**os.environ, "LEAT_FAILPOINTS": SLOW}, stdout=subprocess.DEVNULL)
+        job.processes.append(alone)
+        wait_for("checkpoints", lambda: len(glob.glob(f"{job.state}/gen-*/*")) > 2)
+        alone.kill()
+        alone.wait()
+        job.ends(*[job.start(2, failpoints="") for _ in range(2)])
+        job.is_as_plain()
+
+
+def main():
+    if etcd.missing():
+        print(f"ok - cluster # SKIP {etcd.missing()}")
+        return 77
+    chosen = {name: test for name, test in globals().items()
+              if name.startswith("test_") and (len(sys.argv) < 3 or name in sys.argv[2:])}
+    with FOLDER, etcd.Etcd(os.path.join(FOLDER.name, "etcd"), is_fast=True) as one:
+        ETCD.append(one)
+        make_data(f"{FOLDER.name}/data")
+        with Job() as job:
+            subprocess.run(job.command(), check=True, stdout=subprocess.DEVNULL)
+            PLAIN.update(sinks(job.out))
+        assert len(PLAIN) == 4
+        return tap.run(chosen, threads=2)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
