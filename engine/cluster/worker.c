@@ -86,7 +86,7 @@ static void end_round(struct worker *worker)
 static void take_refusal(struct worker *worker)
 {
     end_round(worker);
-    if (has_code(worker, DIAG_TAKEN_OVER)) {
+    if (has_code(worker, DIAG_TAKEN_OVER) || coordination_is_gone(worker->coordination)) {
         say(worker);
         worker->has_joined = false;
     } else {
