@@ -6,6 +6,9 @@
  *     DIR/gen-000007/ckpt-000000000042/   MANIFEST, state.bin, order.log, db/ (hard links; in a base: copies)
  *     DIR/gen-000007/order-000000000041   order.log of a checkpoint that pruning removed
  *     DIR/gen-000007/redo-000001          order log of micro-batches that this generation executes again
+ *     DIR/gen-000007/HEAD                 manifest of the head with which this generation began (run/head.h)
+ *     DIR/gen-000007/doubt-000000000042   the part ckpt-000000000042 is in no head that is known (checkpoint_parts.c)
+ *     DIR/gen-000007/void-000000000042    no head can name that part any more
  *     DIR/tables/                         versions of operators' table files (core/operator_history.h)
  *     DIR/SERVE, DIR/serve.log            lock and messages of the process that `leat run --serve` started
  *     DIR/CONTROL                         where a run's control API is, with its token (control/api_key.h)
@@ -270,7 +273,8 @@ void checkpoint_abandon(struct checkpoint_writer *writer);
 uint64_t checkpoint_written_bytes(const struct checkpoint_writer *writer);
 
 /* Removes checkpoints that `keep` (NULL: the directory's own) does not keep, and leftovers of earlier
- * processes. The chain of a kept checkpoint stays. *removed: number of checkpoints. False after E0708. */
+ * processes. The chain of a kept checkpoint stays. Of parts of heads, `keep` counts those that a head names; checkpoint_prune.c says
+ * which others stay. *removed: number of checkpoints. False after E0708. */
 LEAT_CHECKED bool checkpoint_prune(struct checkpoint_dir *dir, const struct checkpoint_keep *keep,
                                    uint32_t *removed, struct diag_list *diags);
 
@@ -282,12 +286,33 @@ void checkpoint_digest_of(struct str bytes, uint8_t digest[CHECKPOINT_DIGEST_BYT
 LEAT_CHECKED bool checkpoint_digest(const struct checkpoint_dir *dir, struct checkpoint_id id,
                                     uint8_t digest[CHECKPOINT_DIGEST_BYTES], uint64_t *bytes,
                                     struct diag_list *diags);
-/* As checkpoint_start_generation, for a worker: the job's run id is known; the parent may be missing (generation 0) though the job goes
- * on, because this worker had no part of the checkpoint; and the generation's number, which is above those in the directory. groups: the
- * key groups of the worker, as in checkpoint_dir_options: whoever opens its checkpoints by themselves, and wants all groups, is refused. */
-LEAT_CHECKED bool checkpoint_start_part(struct checkpoint_dir *dir, struct checkpoint_id parent,
-                                        const struct run_id *run, uint32_t generation,
-                                        const struct group_set *groups, struct diag_list *diags);
+/* What a generation begins with that goes on from a head, or writes parts of heads. */
+struct checkpoint_part_start {
+    struct checkpoint_id
+        parent; /* this directory's part of the head; generation 0: it has none, though the job may go on */
+    struct run_id run;   /* the job's */
+    uint32_t generation; /* above those in the directory */
+    /* Key groups of the worker, as in checkpoint_dir_options: whoever opens its checkpoints by themselves, and wants all groups, is
+     * refused. */
+    const struct group_set *groups;
+    struct str head; /* manifest of the head; length 0: there is none */
+    bool
+        awaits_head; /* its checkpoints count when a head names them: each is in doubt until checkpoint_part_named */
+};
+/* As checkpoint_start_generation. False after E0708. */
+LEAT_CHECKED bool checkpoint_start_part(struct checkpoint_dir *dir, const struct checkpoint_part_start *start,
+                                        struct diag_list *diags);
+/* What became of the part of that epoch, which this process has published: a head names it, or none can do so any more. Where neither
+ * is said, a head may name it all the same. Where the disk refuses to note it, the part stays in doubt, and nothing that is needed
+ * is removed. Writer thread. */
+void checkpoint_part_named(const struct checkpoint_dir *dir, uint64_t epoch);
+void checkpoint_part_void(const struct checkpoint_dir *dir, uint64_t epoch);
+/* Whether the newest run in the directory has a checkpoint that counts: a part that a head names, or one of a run that was alone. */
+bool checkpoint_has_named(const struct checkpoint_dir *dir);
+enum { CHECKPOINT_MANY_BYTES_MAX = 256 << 10 }; /* of the manifest of such a head */
+/* Appends the manifest of the head with which the newest generation in the directory began, before this process starts its own; false:
+ * it began with none, or the manifest cannot be read. */
+bool checkpoint_newest_head(const struct checkpoint_dir *dir, struct byte_buffer *manifest);
 /* The highest number of a generation in the directory; 0: there is none. */
 uint32_t checkpoint_newest_generation(const struct checkpoint_dir *dir);
 struct checkpoint_joint {

@@ -426,8 +426,8 @@ static void sweep_savepoints(const struct checkpoint_dir *dir, struct diag_list 
 }
 
 /* Makes the generation's directory, under a temporary name of this process, with its files. 0 or an errno. */
-static int make_generation(struct checkpoint_dir *dir, const struct generation *generation, const char *path,
-                           char temporary[PATH_BYTES + 64])
+static int make_generation(struct checkpoint_dir *dir, const struct generation *generation, struct str head,
+                           const char *path, char temporary[PATH_BYTES + 64])
 {
     snprintf(temporary, PATH_BYTES + 64, "%s.tmp-%.32s", path, strchr(dir->lock_text, '\n') + 1);
     int error = os_remove_tree(temporary);
@@ -435,12 +435,15 @@ static int make_generation(struct checkpoint_dir *dir, const struct generation *
         error = os_mkdirs(temporary);
     if (error == 0)
         error = redo_link(dir, temporary, path);
+    if (error == 0 && head.length > 0)
+        error = part_write_head(temporary, head);
     return error == 0 ? generation_write(temporary, generation) : error;
 }
 
-/* Starts `generation`, of which all but its number is set; that is above `newest`. False after E0708. */
+/* Starts `generation`, of which all but its number is set; that is above `newest`. head: of which it goes on; length 0: of none. False
+ * after E0708. */
 static bool start_generation(struct checkpoint_dir *dir, struct generation generation, uint32_t newest,
-                             struct diag_list *diags)
+                             struct str head, struct diag_list *diags)
 {
     leat_assert(!dir->is_read_only && dir->generation.generation == 0);
     char path[PATH_BYTES], temporary[PATH_BYTES + 64];
@@ -449,7 +452,7 @@ static bool start_generation(struct checkpoint_dir *dir, struct generation gener
     sweep_savepoints(dir, diags);
     int error = sweep_beginnings(dir);
     if (error == 0)
-        error = make_generation(dir, &generation, path, temporary);
+        error = make_generation(dir, &generation, head, path, temporary);
     if (error == 0)
         error = checkpoint_dir_check(dir);
     if (error == 0)
@@ -480,15 +483,17 @@ bool checkpoint_start_generation(struct checkpoint_dir *dir, const struct checkp
     } else if (!new_run(&generation.run, diags)) {
         return false;
     }
-    return start_generation(dir, generation, 0, diags);
+    return start_generation(dir, generation, 0, (struct str){NULL, 0}, diags);
 }
 
-bool checkpoint_start_part(struct checkpoint_dir *dir, struct checkpoint_id parent, const struct run_id *run,
-                           uint32_t generation, const struct group_set *groups, struct diag_list *diags)
+bool checkpoint_start_part(struct checkpoint_dir *dir, const struct checkpoint_part_start *start,
+                           struct diag_list *diags)
 {
-    leat_assert(generation > checkpoint_newest_generation(dir));
-    dir->groups = groups;
-    return start_generation(dir, (struct generation){.parent = parent, .run = *run}, generation - 1, diags);
+    leat_assert(start->generation > checkpoint_newest_generation(dir));
+    dir->groups = start->groups;
+    dir->awaits_head = start->awaits_head;
+    return start_generation(dir, (struct generation){.parent = start->parent, .run = start->run},
+                            start->generation - 1, start->head, diags);
 }
 
 bool checkpoint_start_from(struct checkpoint_dir *dir, const struct checkpoint_from *from,
@@ -500,7 +505,7 @@ bool checkpoint_start_from(struct checkpoint_dir *dir, const struct checkpoint_f
         generation.run = *run;
     else if (!new_run(&generation.run, diags))
         return false;
-    return start_generation(dir, generation, from->newest, diags);
+    return start_generation(dir, generation, from->newest, (struct str){NULL, 0}, diags);
 }
 
 bool checkpoint_find_from(const struct checkpoint_dir *dir, struct checkpoint_from *from, struct run_id *run)

@@ -119,6 +119,7 @@ struct checkpoint_dir {
     uint32_t redo_count;
     uint64_t redo_next;  /* the first micro-batch behind the segments in `redo` */
     uint32_t redo_taken; /* segments that checkpoint_redo_take has added */
+    bool awaits_head;    /* this process's checkpoints count when a head names them */
 };
 
 struct checkpoint {
@@ -194,6 +195,16 @@ void order_show_loose(const struct checkpoint_dir *dir, struct byte_buffer *out)
 bool piece_has(const struct manifest_piece *piece, const struct group_set *groups);
 LEAT_CHECKED bool pieces_verify(const struct checkpoint_dir *dir, const struct manifest *manifest,
                                 struct diag_list *diags);
+
+/* checkpoint_parts.c. Whether a head names a part; a checkpoint of a run that was alone counts as one that a head names.
+ *   - part_doubt: notes, before the part has its name, that it is in doubt. The caller syncs the generation's folder. 0 or an errno.
+ *   - part_forget: the part was removed. */
+enum part_fate { PART_NAMED, PART_IN_DOUBT, PART_VOID };
+enum part_fate part_fate(const struct checkpoint_dir *dir, struct checkpoint_id id);
+int part_doubt(const struct checkpoint_dir *dir, struct checkpoint_id id);
+void part_forget(const struct checkpoint_dir *dir, struct checkpoint_id id);
+/* Writes the HEAD of a generation's folder, which the caller syncs. 0 or an errno. */
+int part_write_head(const char *directory, struct str manifest);
 
 /* checkpoint_prune.c. Sets kept[i] of the checkpoints that `keep` names, at least the newest. created_us: newest first;
  * TIME_MIN: damaged. kept: zeroed. */

@@ -1,4 +1,13 @@
-/* Which checkpoints stay and which go (`keep: { last, hourly, daily }`), and lists for the command line. */
+/* Which checkpoints stay and which go (`keep: { last, hourly, daily }`), and lists for the command line.
+ *
+ * `keep` counts the checkpoints to which the newest run can go back. With several workers these are the parts that heads name; of the
+ * others stay:
+ *   - those in doubt, where they are newer than all that are named: the newest head may be theirs
+ *   - links of the chain on which this process's next part builds
+ *   - what the newest run cannot go back to, such as parts that are newer than the head with which it began, until it has a part of its
+ *     own that a head names. Of those in doubt, that is so in the last PRUNE_LIVES lives alone: since earlier ones several lives have
+ *     begun with another head, and a job that dies again and again before its first head must not fill the disk.
+ * A part that no head can name any more goes at once, where nothing builds on it. */
 #include "state/checkpoint_files.h"
 
 #include "core/mem.h"
@@ -9,12 +18,16 @@
 #include <limits.h>
 #include <stdlib.h>
 
+enum { PRUNE_LIVES = 3 };
+
 /* One checkpoint on disk. */
 struct entry {
     struct checkpoint_id id;
     struct checkpoint_id previous;
     int64_t created_us;
-    bool is_good; /* its MANIFEST can be read */
+    enum part_fate fate;
+    bool is_good;   /* its MANIFEST can be read */
+    bool is_walked; /* the newest run can go back to it */
     bool is_kept;
 };
 
@@ -24,6 +37,21 @@ static struct entry *find_entry(struct entry *entries, uint32_t count, struct ch
         if (entries[i].id.generation == id.generation && entries[i].id.epoch == id.epoch)
             return &entries[i];
     return NULL;
+}
+
+/* Whether the newest run can go back to the checkpoint, and `keep` counts it. */
+static bool is_counted(const struct entry *entry)
+{
+    return entry->is_walked && entry->is_good && entry->fate == PART_NAMED;
+}
+
+/* The newest one that counts; `count`: there is none. */
+static uint32_t newest_counted(const struct entry *entries, uint32_t count)
+{
+    uint32_t at = 0;
+    while (at < count && !is_counted(&entries[at]))
+        at++;
+    return at;
 }
 
 /* Whether no newer checkpoint is of the same hour or day. All newer ones are compared, because their times need
@@ -66,7 +94,7 @@ static void mark_by_age(struct entry *entries, uint32_t count, const struct chec
     int64_t *created_us = mem_alloc(MAX(count, 1) * sizeof(*created_us));
     bool *kept = mem_calloc(MAX(count, 1), sizeof(*kept));
     for (uint32_t i = 0; i < count; i++)
-        created_us[i] = entries[i].is_good ? entries[i].created_us : TIME_MIN;
+        created_us[i] = is_counted(&entries[i]) ? entries[i].created_us : TIME_MIN;
     keep_mark(created_us, count, keep, kept);
     for (uint32_t i = 0; i < count; i++)
         entries[i].is_kept = kept[i];
@@ -85,24 +113,51 @@ static struct checkpoint_id base_of(struct entry *entries, uint32_t count, const
     return entry->id;
 }
 
-/* Marks the entries that stay; entries are in the order of a restore, newest first. */
-static void mark_kept(struct entry *entries, uint32_t count, const struct checkpoint_keep *keep)
+/* Also keeps one checkpoint that shares no file with the newest, in case a file of the newest checkpoint's chain is damaged. */
+static void mark_other_base(struct entry *entries, uint32_t count)
 {
-    mark_by_age(entries, count, keep);
-    /* Also keep one checkpoint that shares no file with the newest, in case a file of the newest
-     * checkpoint's chain is damaged. */
-    const struct entry *newest = NULL;
-    for (uint32_t i = 0; i < count; i++) {
-        if (!entries[i].is_good)
+    uint32_t newest = newest_counted(entries, count);
+    for (uint32_t i = newest; i < count; i++) {
+        if (!is_counted(&entries[i]))
             continue;
-        if (newest == NULL)
-            newest = &entries[i];
-        struct checkpoint_id a = base_of(entries, count, newest), b = base_of(entries, count, &entries[i]);
+        struct checkpoint_id a = base_of(entries, count, &entries[newest]),
+                             b = base_of(entries, count, &entries[i]);
         if (a.generation != b.generation || a.epoch != b.epoch) {
             entries[i].is_kept = true;
             break;
         }
     }
+}
+
+/* Marks parts that a head may name yet, and the one on which this process's next part builds. newest: generation in the directory. */
+static void mark_parts(const struct checkpoint_dir *dir, struct entry *entries, uint32_t count,
+                       uint32_t newest)
+{
+    uint32_t head = newest_counted(entries, count), lives = 0, life = 0;
+    bool stands = head < count && entries[head].id.generation == newest;
+    for (uint32_t i = 0; i < count; i++) {
+        struct entry *entry = &entries[i];
+        bool is_in_doubt = entry->fate == PART_IN_DOUBT;
+        if (entry->is_walked) {
+            entry->is_kept |= i < head && is_in_doubt;
+        } else if (!stands && entry->fate != PART_VOID) {
+            lives += is_in_doubt && entry->id.generation != life;
+            life = is_in_doubt ? entry->id.generation : life;
+            entry->is_kept |= !is_in_doubt || lives <= PRUNE_LIVES;
+        }
+    }
+    struct entry *last = find_entry(entries, count, dir->last);
+    if (last != NULL)
+        last->is_kept = true;
+}
+
+/* Marks the entries that stay; entries are newest first, those of the newest run in the order of a restore. */
+static void mark_kept(const struct checkpoint_dir *dir, struct entry *entries, uint32_t count,
+                      uint32_t newest, const struct checkpoint_keep *keep)
+{
+    mark_by_age(entries, count, keep);
+    mark_other_base(entries, count);
+    mark_parts(dir, entries, count, newest);
     for (uint32_t i = 0; i < count; i++) /* newest first, so a chain is marked down to its base */
         if (entries[i].is_kept && entries[i].previous.generation != 0) {
             struct entry *previous = find_entry(entries, count, entries[i].previous);
@@ -111,9 +166,11 @@ static void mark_kept(struct entry *entries, uint32_t count, const struct checkp
         }
 }
 
+/* All checkpoints in the directory, newest generation and epoch first. */
 static struct entry *load_entries(const struct checkpoint_dir *dir, uint32_t *count)
 {
-    struct checkpoint_id *ids = ids_walk(dir, count);
+    uint32_t walked_count, walked = 0;
+    struct checkpoint_id *ids = ids_list(dir, count), *walk = ids_walk(dir, &walked_count);
     struct entry *entries = mem_calloc(MAX(*count, 1), sizeof(*entries));
     struct arena arena;
     arena_init(&arena, 64 << 10);
@@ -121,6 +178,10 @@ static struct entry *load_entries(const struct checkpoint_dir *dir, uint32_t *co
         struct manifest manifest;
         const char *why;
         entries[i].id = ids[i];
+        entries[i].fate = part_fate(dir, ids[i]);
+        entries[i].is_walked = walked < walked_count && walk[walked].generation == ids[i].generation &&
+                               walk[walked].epoch == ids[i].epoch;
+        walked += entries[i].is_walked; /* both lists are in the same order */
         entries[i].is_good = manifest_read(dir, ids[i], &arena, &manifest, &why) == DECODE_GOOD;
         if (entries[i].is_good) {
             entries[i].previous = manifest.info.previous;
@@ -129,6 +190,7 @@ static struct entry *load_entries(const struct checkpoint_dir *dir, uint32_t *co
         arena_reset(&arena);
     }
     arena_free(&arena);
+    free(walk);
     free(ids);
     return entries;
 }
@@ -143,6 +205,8 @@ static int remove_checkpoint(const struct checkpoint_dir *dir, struct checkpoint
         error = os_rename(path, gone, "ckpt.prune");
     if (error == 0) /* a half-removed checkpoint must not get its name back after a power cut */
         error = os_fsync_parent(gone, NULL);
+    if (error == 0)
+        part_forget(dir, id);
     /* ENOENT: a process that took over in this very moment may have removed it. */
     return error == 0 ? os_remove_tree(gone) : error == ENOENT ? 0 : error;
 }
@@ -178,50 +242,71 @@ static bool has_kept(const struct entry *entries, uint32_t count, uint32_t gener
     return false;
 }
 
-bool checkpoint_prune(struct checkpoint_dir *dir, const struct checkpoint_keep *keep, uint32_t *removed,
-                      struct diag_list *diags)
+/* Removes the checkpoints that are not kept. oldest: the oldest that is kept of those to which the newest run can go back; NULL: there
+ * is none. 0 or an errno. */
+static int remove_entries(const struct checkpoint_dir *dir, const struct entry *entries, uint32_t count,
+                          const struct entry *oldest, uint32_t *removed)
 {
-    leat_assert(!dir->is_read_only);
-    uint32_t count, all_count, generations_count;
-    struct entry *entries = load_entries(dir, &count);
-    struct checkpoint_id *all = ids_list(dir, &all_count);
-    uint32_t *generations = generations_list(dir, &generations_count);
-    mark_kept(entries, count, keep == NULL ? &dir->keep : keep);
     int error = 0;
-    *removed = 0;
-    const struct entry *oldest = NULL; /* the oldest entry that is kept */
-    for (uint32_t i = 0; i < count; i++)
-        if (entries[i].is_kept)
-            oldest = &entries[i];
-    /* If no checkpoint can be kept, nothing is removed: the user may still repair one. */
-    for (uint32_t i = 0; oldest != NULL && error == 0 && i < all_count; i++) {
-        const struct entry *entry = find_entry(entries, count, all[i]);
-        if (entry != NULL && entry->is_kept)
+    for (uint32_t i = 0; error == 0 && i < count; i++) {
+        const struct entry *entry = &entries[i];
+        if (entry->is_kept)
             continue;
-        if (entry != NULL && entry < oldest)
-            error = order_keep(dir, all[i]);
+        if (entry->is_walked && oldest != NULL && entry < oldest)
+            error = order_keep(dir, entry->id);
         if (error == 0)
-            error = remove_checkpoint(dir, all[i]);
+            error = remove_checkpoint(dir, entry->id);
         *removed += error == 0;
     }
-    if (oldest != NULL && error == 0)
-        error = order_prune(dir, oldest->id);
-    for (uint32_t i = 0; oldest != NULL && error == 0 && i < generations_count; i++) {
+    return error;
+}
+
+/* Removes generations that have nothing left, and what earlier processes have left in others. newest: the newest GENERATION, which says
+ * which checkpoints of its parents count. 0 or an errno. */
+static int remove_generations(const struct checkpoint_dir *dir, const struct entry *entries, uint32_t count,
+                              uint32_t newest)
+{
+    uint32_t generations_count, *generations = generations_list(dir, &generations_count);
+    int error = 0;
+    for (uint32_t i = 0; error == 0 && i < generations_count; i++) {
         char path[PATH_BYTES];
         bool is_own = generations[i] == dir->generation.generation;
-        bool is_newest = i == 0; /* the newest GENERATION says which checkpoints of its parents count */
         path_generation(dir, generations[i], path);
         error = checkpoint_dir_check(dir);
         if (error != 0)
             break;
-        if (!is_own && !is_newest && !has_kept(entries, count, generations[i]) &&
+        if (!is_own && generations[i] != newest && !has_kept(entries, count, generations[i]) &&
             !order_has_loose(dir, generations[i]))
             error = os_remove_tree(path);
         else if (!is_own)
             error = sweep_generation(dir, generations[i]);
     }
     free(generations);
-    free(all);
+    return error;
+}
+
+bool checkpoint_prune(struct checkpoint_dir *dir, const struct checkpoint_keep *keep, uint32_t *removed,
+                      struct diag_list *diags)
+{
+    leat_assert(!dir->is_read_only);
+    uint32_t count, newest = checkpoint_newest_generation(dir);
+    struct entry *entries = load_entries(dir, &count);
+    mark_kept(dir, entries, count, newest, keep == NULL ? &dir->keep : keep);
+    int error = 0;
+    *removed = 0;
+    bool has_any = false;
+    const struct entry *oldest = NULL; /* that is kept, and to which the newest run can go back */
+    for (uint32_t i = 0; i < count; i++) {
+        has_any |= entries[i].is_kept;
+        oldest = entries[i].is_kept && entries[i].is_walked ? &entries[i] : oldest;
+    }
+    /* If no checkpoint can be kept, nothing is removed: the user may still repair one. */
+    if (has_any)
+        error = remove_entries(dir, entries, count, oldest, removed);
+    if (oldest != NULL && error == 0)
+        error = order_prune(dir, oldest->id);
+    if (has_any && error == 0)
+        error = remove_generations(dir, entries, count, newest);
     free(entries);
     if (error == 0)
         return true;

@@ -514,6 +514,8 @@ static void make_durable(struct checkpoint_writer *checkpoint)
         fail(checkpoint, failpoint("ckpt.pre_rename"), "before the rename");
     if (checkpoint->error == 0)
         fail(checkpoint, checkpoint_dir_check(checkpoint->dir), held_step);
+    if (checkpoint->error == 0 && checkpoint->dir->awaits_head) /* durable with the rename */
+        fail(checkpoint, part_doubt(checkpoint->dir, checkpoint->info.id), "noting that no head names it");
     if (checkpoint->error != 0)
         return;
     fail(checkpoint, os_rename(checkpoint->temporary, checkpoint->path, "ckpt.rename"), "rename");

@@ -47,7 +47,8 @@ struct run_peers {
     uint8_t job_run[16];
     /* Of the leader: makes the manifest the job's head, in place of the one before. True: it is the head. False: it may be all the
      * same, where the answer was lost: the checkpoint is abandoned here and the next one tried, but a job that begins again may begin
-     * with it. May take long. The coordinator's thread. */
+     * with it. After some such in a row it is called again with the same manifest, once a second, until it is true, the job stops or
+     * fails. May take long. The coordinator's thread. */
     bool (*publish)(void *engine, uint64_t epoch, struct str manifest);
 };
 

@@ -171,19 +171,25 @@ static bool write_and_publish(struct checkpoints *c, struct str *segment, uint64
     return checkpoint_publish(b->writer, &info, &c->diags);
 }
 
-/* The checkpoint counts: tells the sinks, and removes older ones that nobody needs. */
-static void commit(struct checkpoints *c, struct str segment)
+/* Removes checkpoints that nobody needs. */
+static void prune(struct checkpoints *c)
 {
-    struct run *run = c->run;
-    const struct job_checkpoint *config = &run->plan->config.checkpoint;
-    if (!run_awaits_store(run))
-        lanes_committed(run, run->barrier->epoch, segment);
+    const struct job_checkpoint *config = &c->run->plan->config.checkpoint;
     struct checkpoint_keep keep = {
         .last = config->keep.last, .hourly = config->keep.hourly, .daily = config->keep.daily};
     uint32_t removed;
     /* A file that could not be removed is tried again at the next turn; say() reports it. */
-    if (!checkpoint_prune(run->dir, &keep, &removed, &c->diags))
+    if (!checkpoint_prune(c->run->dir, &keep, &removed, &c->diags))
         c->diags.errors = 0;
+}
+
+/* The checkpoint counts: tells the sinks, and removes older ones. */
+static void commit(struct checkpoints *c, struct str segment)
+{
+    struct run *run = c->run;
+    if (!run_awaits_store(run))
+        lanes_committed(run, run->barrier->epoch, segment);
+    prune(c);
     if (c->count == 0 && run->is_from)
         from_store_forget(run, &c->diags);
     if (c->count == 0)
@@ -229,6 +235,8 @@ static void finish_checkpoint(struct checkpoints *c)
     pthread_mutex_unlock(&b->mutex);
     if (is_published)
         upload_published(c->upload, b->epoch);
+    else if (c->many != NULL && !run_is_fenced(c->run)) /* parts must not pile up while heads fail */
+        prune(c);
     run_wake(c->run);
     say(c);
 }

@@ -106,7 +106,13 @@ bool head_start(struct run *run)
     uint32_t generation = peers != NULL ? peers->incarnation : newest + 1;
     if (generation <= newest) /* where newest + 1 is 0, too */
         return refuse_incarnation(run, generation, newest);
-    return checkpoint_start_part(run->dir, own_part(run), &id, generation, own_groups(run), run->diags);
+    struct checkpoint_part_start start = {.parent = own_part(run),
+                                          .run = id,
+                                          .generation = generation,
+                                          .groups = own_groups(run),
+                                          .head = run->options.head,
+                                          .awaits_head = peers != NULL};
+    return checkpoint_start_part(run->dir, &start, run->diags);
 }
 
 void head_placement(const struct run *run, uint8_t placement[CHECKPOINT_DIGEST_BYTES])

@@ -23,14 +23,16 @@ struct past {
 
 /* many.c: what workers have said of checkpoints; under the barrier's mutex. */
 struct many {
-    /* Of a worker that does not lead: the newest epoch that the leader has begun; withdrawn before it had a barrier; decided upon; and
-     * made the head; and the newest of which this worker has written its part. */
-    uint64_t begun, withdrawn, decided, head, written;
+    /* Of a worker that does not lead: the newest epoch that the leader has begun; withdrawn before it had a barrier; decided upon;
+     * abandoned, so that no head can name it; and made the head; and the newest of which this worker has written its part. */
+    uint64_t begun, withdrawn, decided, abandoned, head, written;
     /* Of the leader: the epoch in work; whether it awaits parts, or before, that all have begun; who has answered; and the worker
      * that has refused, RUN_WORKERS_MAX: none. */
     uint64_t epoch;
     bool awaits_parts, has_answered[RUN_WORKERS_MAX];
     uint32_t answers, refuser;
+    uint32_t
+        in_doubt; /* manifests since the last head of which it is not known whether they are; the coordinator's alone */
     struct run_head_part parts[RUN_WORKERS_MAX]; /* their directories are malloc'd */
 };
 

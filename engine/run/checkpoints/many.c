@@ -7,19 +7,23 @@
  *   the leader    publishes the manifest of all parts as the head, and tells it      PEER_HEAD
  *
  * A part that is published in its directory counts for nothing before the head names it: only then sinks commit, and older checkpoints
- * may go. If a worker fails, the checkpoint is abandoned everywhere; parts of it that are published stay, as links of their workers'
- * chains. Waits end when the run has failed. */
+ * may go. If a worker fails, the checkpoint is abandoned everywhere; parts of it that are published stay as long as they are links of
+ * their workers' chains. If the leader cannot tell whether the manifest has become the head, parts stay until a newer one has: after
+ * HEADS_IN_DOUBT_MAX such manifests in a row the leader takes no other checkpoint, but publishes the last manifest again and again, for
+ * else parts would fill the disk. Waits end when the run has failed. */
 #include "run/checkpoints/internal.h"
 
+#include "core/log.h"
 #include "core/mem.h"
+#include "core/os.h"
 #include "core/wait.h"
 
 #include <stdlib.h>
 
-enum { LOOK_US = 100000 };
+enum { LOOK_US = 100000, HEADS_IN_DOUBT_MAX = 4, HEAD_RETRY_US = 1000000 };
 
-/* What PEER_HEAD says of an epoch. */
-enum outcome { OUTCOME_WITHDRAWN, OUTCOME_ABANDONED, OUTCOME_HEAD };
+/* What PEER_HEAD says of an epoch. In doubt: it may be the head. */
+enum outcome { OUTCOME_WITHDRAWN, OUTCOME_ABANDONED, OUTCOME_HEAD, OUTCOME_IN_DOUBT };
 
 struct many *many_new(const struct run *run)
 {
@@ -143,8 +147,40 @@ static bool describe_own(struct checkpoints *c, struct run_head_part *part)
     return checkpoint_digest(c->run->dir, part->id, part->digest, &part->bytes, &c->diags);
 }
 
+/* Whether the manifest, which could not be made the head, is to be published again: too many are in doubt, and nothing else is asked
+ * for. Waits a while before. */
+static bool publishes_again(struct checkpoints *c)
+{
+    struct barrier *b = c->run->barrier;
+    int64_t end = time_add(os_monotonic_us(), HEAD_RETRY_US);
+    bool goes_on = true;
+    pthread_mutex_lock(&b->mutex);
+    if (c->many->in_doubt + 1 < HEADS_IN_DOUBT_MAX)
+        goes_on = false;
+    while (goes_on && os_monotonic_us() < end)
+        goes_on = !b->is_last && !b->last_is_wanted && await_news(c);
+    pthread_mutex_unlock(&b->mutex);
+    return goes_on;
+}
+
+static enum outcome publish_manifest(struct checkpoints *c, uint64_t epoch, struct str manifest)
+{
+    const struct run_peers *peers = c->run->options.peers;
+    bool is_head = peers->publish(peers->engine, epoch, manifest);
+    for (bool is_said = false; !is_head && publishes_again(c); is_said = true) {
+        if (!is_said)
+            log_say(
+                LOG_LEVEL_WARNING,
+                "%s: %d checkpoints in a row could not be made the job's head: the last one is tried until it is",
+                diag_code_name(DIAG_CHECKPOINT_FAILED), HEADS_IN_DOUBT_MAX);
+        is_head = peers->publish(peers->engine, epoch, manifest);
+    }
+    c->many->in_doubt = is_head ? 0 : c->many->in_doubt + 1;
+    return is_head ? OUTCOME_HEAD : OUTCOME_IN_DOUBT;
+}
+
 /* All parts are there: publishes their manifest. */
-static bool publish_head(struct checkpoints *c, const struct run_head_part *own)
+static enum outcome publish_head(struct checkpoints *c, const struct run_head_part *own)
 {
     const struct run *run = c->run;
     const struct run_peers *peers = run->options.peers;
@@ -158,15 +194,24 @@ static bool publish_head(struct checkpoints *c, const struct run_head_part *own)
     memcpy(head->parts, c->many->parts, sizeof(head->parts));
     head->parts[peers->self] = *own;
     run_head_encode(head, &manifest);
-    bool is_good = peers->publish(peers->engine, head->epoch, (struct str){manifest.data, manifest.length});
+    enum outcome outcome = publish_manifest(c, head->epoch, (struct str){manifest.data, manifest.length});
     buffer_free(&manifest);
     free(head);
-    if (is_good)
-        return true;
+    if (outcome == OUTCOME_HEAD)
+        return outcome;
     struct diag *d = diag_error(&c->diags, DIAG_CHECKPOINT_FAILED, (struct span){0},
                                 "the checkpoint could not be made the job's head");
     diag_hint(&c->diags, d, "the job goes on from the head before, and tries the next checkpoint");
-    return false;
+    return outcome;
+}
+
+/* What became of this worker's part, which is in doubt where nothing is said. */
+static void note_outcome(const struct checkpoints *c, enum outcome outcome)
+{
+    if (outcome == OUTCOME_HEAD)
+        checkpoint_part_named(c->run->dir, c->run->barrier->epoch);
+    else if (outcome == OUTCOME_ABANDONED)
+        checkpoint_part_void(c->run->dir, c->run->barrier->epoch);
 }
 
 static bool lead(struct checkpoints *c, bool is_written)
@@ -177,9 +222,10 @@ static bool lead(struct checkpoints *c, bool is_written)
     pthread_mutex_lock(&b->mutex);
     is_good = is_good && have_answered(c, "write its part of the checkpoint");
     pthread_mutex_unlock(&b->mutex);
-    is_good = is_good && publish_head(c, &own);
-    say_outcome(c, b->epoch, is_good ? OUTCOME_HEAD : OUTCOME_ABANDONED);
-    return is_good;
+    enum outcome outcome = is_good ? publish_head(c, &own) : OUTCOME_ABANDONED;
+    say_outcome(c, b->epoch, outcome);
+    note_outcome(c, outcome);
+    return outcome == OUTCOME_HEAD;
 }
 
 /* --- The others --- */
@@ -225,7 +271,9 @@ static bool follow(struct checkpoints *c, bool is_written)
     while (c->many->decided < b->epoch && await_news(c))
         ;
     bool is_head = is_good && c->many->head == b->epoch; /* take_outcome takes no other */
+    bool is_void = c->many->decided == b->epoch && c->many->abandoned == b->epoch;
     pthread_mutex_unlock(&b->mutex);
+    note_outcome(c, is_head ? OUTCOME_HEAD : is_void ? OUTCOME_ABANDONED : OUTCOME_IN_DOUBT);
     if (is_good && !is_head)
         diag_warning(&c->diags, DIAG_CHECKPOINT_FAILED, (struct span){0},
                      "the checkpoint of epoch %llu has not become the head; the leader's log says why",
@@ -252,7 +300,7 @@ static bool take_begin(struct checkpoints *c, struct words *message)
     return true;
 }
 
-/* Whether the leader may say that of the epoch: it is the head only with this worker's part, and withdrawn only before a micro-batch has
+/* Whether the leader may say that of the epoch: it is the head, or may be, only with this worker's part, and withdrawn only before a micro-batch has
  * the barrier. */
 static bool outcome_fits(const struct checkpoints *c, uint64_t epoch, uint64_t outcome)
 {
@@ -261,7 +309,8 @@ static bool outcome_fits(const struct checkpoints *c, uint64_t epoch, uint64_t o
     switch (outcome) {
     case OUTCOME_WITHDRAWN: return !has_barrier;
     case OUTCOME_ABANDONED: return true;
-    case OUTCOME_HEAD: return c->many->written == epoch;
+    case OUTCOME_HEAD:
+    case OUTCOME_IN_DOUBT: return c->many->written == epoch;
     default: return false;
     }
 }
@@ -279,7 +328,9 @@ static bool take_outcome(struct checkpoints *c, struct words *message)
         many->withdrawn = epoch;
     else if (outcome == OUTCOME_HEAD)
         many->head = epoch;
-    else if (b->epoch == epoch)
+    else if (outcome == OUTCOME_ABANDONED)
+        many->abandoned = epoch;
+    if (outcome == OUTCOME_ABANDONED && b->epoch == epoch)
         b->has_failed = true; /* what is not written yet need not be */
     return true;
 }

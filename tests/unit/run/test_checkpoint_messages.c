@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-enum { WITHDRAWN, ABANDONED, HEAD }; /* of PEER_HEAD */
+enum { WITHDRAWN, ABANDONED, HEAD, IN_DOUBT }; /* of PEER_HEAD */
 enum { LEADER, OTHER, ANOTHER, WORKERS };
 
 static const char job[] = "job j { checkpoint: { dir: \"alone\" } }\n"
@@ -44,9 +44,10 @@ static void follow(struct run *run)
     assert_false(TAKE(run, LEADER, PEER_PART, 1, 0));
     assert_false(TAKE(run, LEADER, PEER_HEAD, 1));
     assert_false(TAKE(run, LEADER, PEER_HEAD, 2, ABANDONED));
-    assert_false(TAKE(run, LEADER, PEER_HEAD, 1, HEAD + 1));
+    assert_false(TAKE(run, LEADER, PEER_HEAD, 1, IN_DOUBT + 1));
     assert_false(TAKE(run, ANOTHER, PEER_HEAD, 1, ABANDONED));
     assert_false(TAKE(run, LEADER, PEER_HEAD, 1, HEAD)); /* without this worker's part */
+    assert_false(TAKE(run, LEADER, PEER_HEAD, 1, IN_DOUBT));
     assert_true(TAKE(run, LEADER, PEER_HEAD, 1, WITHDRAWN));
     assert_int_equal(many->withdrawn, 1);
     assert_false(TAKE(run, LEADER, PEER_HEAD, 1, ABANDONED)); /* once more */
@@ -60,6 +61,15 @@ static void follow(struct run *run)
     assert_true(TAKE(run, LEADER, PEER_HEAD, 2, HEAD));
     assert_int_equal(many->head, 2);
     assert_false(TAKE(run, LEADER, PEER_BEGIN, 2));
+    assert_true(TAKE(run, LEADER, PEER_BEGIN, 3));
+    many->written = b->epoch = 3;
+    assert_true(TAKE(run, LEADER, PEER_HEAD, 3, IN_DOUBT));
+    assert_true(many->abandoned < 3 && !b->has_failed); /* the part may be one of the head */
+    assert_true(TAKE(run, LEADER, PEER_BEGIN, 4));
+    many->written = b->epoch = 4;
+    assert_true(TAKE(run, LEADER, PEER_HEAD, 4, ABANDONED));
+    assert_true(many->abandoned == 4 && many->head == 2 && b->has_failed);
+    b->has_failed = false;
     assert_true(TAKE(run, LEADER, PEER_BEGIN, INT64_MAX));
     b->state = BARRIER_IDLE;
 }

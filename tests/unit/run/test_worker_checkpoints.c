@@ -341,6 +341,32 @@ static void test_unpublished(void **state)
     remove_folder("out");
 }
 
+static size_t count_files(const char *pattern)
+{
+    glob_t files;
+    size_t count = glob(pattern, 0, NULL, &files) == 0 ? files.gl_pathc : 0;
+    if (count > 0)
+        globfree(&files);
+    return count;
+}
+
+/* Six heads are not taken: three checkpoints are in doubt, and the fourth is published until it is the head, so that no more parts lie
+ * there. The job goes on from it. */
+static void test_in_doubt(void **state)
+{
+    struct outcome outcome;
+    (void)state;
+    live_and_die(&(struct life){2, 1, 1, 1, 0, 0, 6});
+    is_of_epoch(4);
+    assert_int_equal(count_files("many/*/gen-000001/ckpt-*/MANIFEST"), 2 * 4);
+    /* It died before it could tell of the head. */
+    assert_int_equal(count_files("many/*/gen-000001/doubt-*"), 2 * 4);
+    live(&(struct life){3, 1, 2, 0, 0, 0, 0}, &outcome);
+    assert_true(outcome.is_finished);
+    same_files();
+    remove_folder("many");
+}
+
 /* Runs the job alone up to a stop, and appends the manifest of its last checkpoint. */
 static void stop_alone(struct byte_buffer *manifest)
 {
@@ -507,6 +533,7 @@ int main(int argc, char **argv)
                                        cmocka_unit_test(test_same),
                                        cmocka_unit_test_prestate(test_same, refuses),
                                        cmocka_unit_test(test_unpublished),
+                                       cmocka_unit_test(test_in_doubt),
                                        cmocka_unit_test(test_from_alone),
                                        cmocka_unit_test(test_part_alone),
                                        cmocka_unit_test(test_refusals),
