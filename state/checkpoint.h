@@ -310,8 +310,8 @@ void checkpoint_part_void(const struct checkpoint_dir *dir, uint64_t epoch);
 /* Whether the newest run in the directory has a checkpoint that counts: a part that a head names, or one of a run that was alone. */
 bool checkpoint_has_named(const struct checkpoint_dir *dir);
 enum { CHECKPOINT_MANY_BYTES_MAX = 256 << 10 }; /* of the manifest of such a head */
-/* Appends the manifest of the head with which the newest generation in the directory began, before this process starts its own; false:
- * it began with none, or the manifest cannot be read. */
+/* Whether the newest generation in the directory, before this process starts its own, began with a head. Appends its manifest; nothing,
+ * where it cannot be read. */
 bool checkpoint_newest_head(const struct checkpoint_dir *dir, struct byte_buffer *manifest);
 /* The highest number of a generation in the directory; 0: there is none. */
 uint32_t checkpoint_newest_generation(const struct checkpoint_dir *dir);

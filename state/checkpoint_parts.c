@@ -119,9 +119,9 @@ bool checkpoint_newest_head(const struct checkpoint_dir *dir, struct byte_buffer
     size_t bytes = 0;
     path_generation(dir, checkpoint_newest_generation(dir), directory);
     path_head(directory, path);
-    if (os_read_file(path, CHECKPOINT_MANY_BYTES_MAX, &text, &bytes) != 0)
-        return false;
-    buffer_append(manifest, text, bytes);
+    int error = os_read_file(path, CHECKPOINT_MANY_BYTES_MAX, &text, &bytes);
+    if (error == 0)
+        buffer_append(manifest, text, bytes);
     free(text);
-    return true;
+    return error != ENOENT;
 }

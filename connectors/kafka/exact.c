@@ -192,12 +192,12 @@ static bool may_go_on(struct exact *exact)
     struct diag *d =
         diag_error(context->diags, DIAG_RESUME_OR_FRESH, (struct span){0, 0},
                    "topic `%s` of sink `%.*s` has rows of this run up to micro-batch %" PRIu64
-                   ", and the checkpoint directory ends before micro-batch %" PRIu64,
+                   ", and the checkpoint directory, or the head, ends before micro-batch %" PRIu64,
                    exact->options.sender.topic, STR_ARGS(exact->options.sender.sink), out - 1, known);
     diag_hint(
         context->diags, d,
         "this directory is an old copy, or has lost its newest checkpoints: start the job with the directory "
-        "in which the run continued; %s",
+        "in which the run continued, or with the newest head of its workers; %s",
         fresh_hint);
     return false;
 }

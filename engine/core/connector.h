@@ -363,8 +363,8 @@ struct sink_context {
     int (*check)(void *engine);
     bool is_new_run; /* run_id is new: no process can have sent or written output under it */
     bool may_repeat; /* --fresh or --from: output of earlier runs may be written again */
-    /* For `fence` only: the micro-batch number after the last one whose order is in the checkpoint directory;
-     * UINT64_MAX: unknown. NULL: not needed. */
+    /* For `fence` only: the micro-batch number after the last one whose order is in the checkpoint directory, or, where the run begins
+     * with a head, behind that; UINT64_MAX: unknown. NULL: not needed. */
     uint64_t (*known_next)(void *engine);
     /* Checkpoints are copied to an object store, which may be behind what is out: the sink notes the order log (`committed`)
      * beside what it sends, so that a run which goes on from the store alone makes the same rows again. */

@@ -41,7 +41,7 @@ struct run_peers {
     /* Where the job takes checkpoints. directory: this worker's own, in place of the job's `dir`; those who begin with the head read
      * it under the same name. incarnation: from 1; rises each time that the workers begin again: the generation of all their
      * checkpoints. job_run: the job's id for sinks (struct run_id), the same at all workers; not used where they begin with a head,
-     * which has it. */
+     * which has it; a new one with RUN_FRESH, for sinks send nothing twice under one id. */
     const char *directory;
     uint32_t incarnation;
     uint8_t job_run[16];
@@ -69,7 +69,9 @@ struct run_options {
     const char *const *drops; /* RUN_FROM: names of parts (plan_node.part) whose state is left behind */
     uint32_t drops_count;
     /* Manifest of a checkpoint of several workers, or of one that was alone (run/head.h), with which this run begins, alone or as a
-     * worker, in place of what lies in its own directory; length 0: none. Where a run with a head is alone, `mode` does not count. */
+     * worker, in place of what lies in its own directory; length 0: none. Refused with RUN_FRESH and RUN_FROM. Without a head workers
+     * begin anew: refused with RUN_RESUME and RUN_FROM, and, but for RUN_FRESH, where the directory has a part of a head. A directory
+     * whose newest life began with a head and has taken no checkpoint is refused without one, too. */
     struct str head;
     /* The supervisor has restarted the job. With RUN_FROM: if an earlier life has begun from `from`, its run
      * goes on. */

@@ -36,6 +36,8 @@ bool peers_init(struct run *run)
         return peers_refuse(run, "a `store` of checkpoints");
     if (run->plan->has_alignment)
         return peers_refuse(run, "`align`");
+    if (run->options.mode == RUN_FROM)
+        return peers_refuse(run, "--from");
     return run->options.move_seed == 0 || peers_refuse(run, "--move");
 }
 

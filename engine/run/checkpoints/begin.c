@@ -16,8 +16,7 @@ static bool refuse_choice(struct run *run, bool has_checkpoint)
 {
     if (run->options.mode == RUN_RESUME && !has_checkpoint) {
         struct diag *d = diag_error(run->diags, DIAG_RESUME_OR_FRESH, (struct span){0},
-                                    "there is no checkpoint to resume from in `%.*s`",
-                                    STR_ARGS(run->plan->config.checkpoint.directory));
+                                    "there is no checkpoint to resume from in `%s`", run->path);
         diag_hint(run->diags, d, "start the job without --resume");
         return false;
     }
@@ -46,17 +45,24 @@ static bool refuse_without(struct run *run)
     return false;
 }
 
-/* Finds the checkpoint to begin with: the newest of the directory, another run's, or none. False after a
+/* A worker's directory holds parts, with which no run begins by itself. False after a diagnostic. */
+static bool begin_anew(struct run *run)
+{
+    if (!refuse_choice(run, false) || (run->options.mode != RUN_FRESH && !head_may_begin_anew(run)))
+        return false;
+    run->replaces_parts = !checkpoint_dir_is_empty(run->dir);
+    return true;
+}
+
+/* Finds the checkpoint to begin with: the newest of the directory, another run's, or none; a head's is found before. False after a
  * diagnostic. */
 static bool find_begin(struct run *run)
 {
     enum run_start_mode mode = run->options.mode;
     if (run->checkpoints->head != NULL)
-        return head_open(run);
-    if (run->options.peers != NULL) {
-        run->replaces_parts = !checkpoint_dir_is_empty(run->dir);
         return true;
-    }
+    if (run->options.peers != NULL)
+        return begin_anew(run);
     if (mode == RUN_FRESH)
         return true;
     if (mode == RUN_FROM && !from_has_begun(run))
@@ -66,6 +72,8 @@ static bool find_begin(struct run *run)
         run->replaces_parts = true;
         return from_open(run);
     }
+    if (found == CHECKPOINT_NONE && !head_may_begin_anew(run))
+        return false;
     if (found == CHECKPOINT_REFUSED)
         inputs_explain_refusal(run);
     if (found == CHECKPOINT_REFUSED || !refuse_choice(run, found == CHECKPOINT_FOUND))
@@ -75,11 +83,14 @@ static bool find_begin(struct run *run)
     return true;
 }
 
-/* Implements sink_context.known_next. */
+/* Implements sink_context.known_next. Sinks commit what a head covers when they are told of it, so nothing is out beyond the newest head,
+ * whatever order logs lie in this directory; and workers that begin without a head have sent nothing. */
 static uint64_t known_next(void *engine)
 {
     const struct run *run = engine;
-    return checkpoint_order_next(run->dir);
+    if (run->checkpoints->head != NULL)
+        return positions_micro_batch(checkpoint_info(run->resumed)->sources);
+    return run->options.peers != NULL ? 0 : checkpoint_order_next(run->dir);
 }
 
 /* Implements sink_context.take_segment. */
@@ -89,17 +100,26 @@ static bool take_segment(void *engine, struct str segment)
     return checkpoint_redo_take(run->dir, segment, run->diags);
 }
 
-/* Shuts out any process that still sends for the newest run in the directory: rows that its sinks sent while
- * a checkpoint is chosen would lie behind the chosen checkpoint, and their order would be unknown. false
+/* The run that goes on here, or was here; false: there is none. */
+static bool run_before(const struct run *run, struct run_id *before)
+{
+    const struct run_head *head = run->checkpoints->head;
+    if (head == NULL && run->options.peers == NULL)
+        return checkpoint_newest_run(run->dir, before);
+    memcpy(before->bytes, head != NULL ? head->run.bytes : run->options.peers->job_run,
+           sizeof(before->bytes));
+    return true;
+}
+
+/* Shuts out any process that still sends for that run: rows that its sinks sent while a checkpoint is chosen would lie behind the chosen
+ * checkpoint, and their order would be unknown. A head is chosen before by who leads, after the incarnations before it have ended. false
  * after a diagnostic. */
 static bool fence_sinks(struct run *run)
 {
     struct run_id before;
     bool goes_on = run->options.mode == RUN_AUTO || run->options.mode == RUN_RESUME;
-    bool is_restored = goes_on && checkpoint_is_restored(run->dir);
-    if (run->checkpoints->head != NULL)
-        before = run->checkpoints->head->run;
-    else if (!checkpoint_newest_run(run->dir, &before))
+    bool is_restored = goes_on && run->checkpoints->head == NULL && checkpoint_is_restored(run->dir);
+    if (!run_before(run, &before))
         return true;
     for (uint32_t i = 0; i < run->plan->nodes_count; i++) {
         const struct plan_node *node = &run->plan->nodes[i];
@@ -165,7 +185,8 @@ bool checkpoints_init(struct run *run)
         return false;
     if (checkpoint_dir_taken_from(run->dir) != NULL)
         run_note(run, "taking over `%s` from %s", run->path, checkpoint_dir_taken_from(run->dir));
-    if (!upload_open(run) || !head_read(run) || !refuse_cluster(run) || (run->trace == NULL && !fence_sinks(run)))
+    if (!upload_open(run) ||
+        (run->trace == NULL && (!head_read(run) || !refuse_cluster(run) || !fence_sinks(run))))
         return false;
     if (!(run->trace != NULL ? before_record_choose(run) : find_begin(run)) || !parts_init(run, &next_id))
         return false;

@@ -6,22 +6,9 @@
 #include "core/mem.h"
 #include "run/base/placements.h"
 
+#include <stdio.h>
 #include <stdlib.h>
-
-bool head_read(struct run *run)
-{
-    const char *why;
-    struct run_head *head;
-    if (run->options.head.length == 0)
-        return true;
-    run->checkpoints->head = head = mem_calloc(1, sizeof(*head));
-    if (run_head_decode(run->options.head, head, &why))
-        return true;
-    struct diag *d = diag_error(run->diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0},
-                                "the head with which the job is to begin is damaged: %s", why);
-    diag_hint(run->diags, d, "begin with an earlier head, or start the job anew");
-    return false;
-}
+#include <sys/stat.h>
 
 /* The highest generation of all parts. */
 static uint32_t newest_of(const struct run_head *head)
@@ -32,13 +19,18 @@ static uint32_t newest_of(const struct run_head *head)
     return newest;
 }
 
-bool head_open(struct run *run)
+static const char *directory_of(struct run *run, const struct run_head_part *part)
+{
+    return arena_strndup(&run->arena, part->directory.data, part->directory.length);
+}
+
+static bool open_parts(struct run *run)
 {
     const struct run_head *head = run->checkpoints->head;
     struct checkpoint_joint *joints = mem_calloc(head->count, sizeof(*joints));
     for (uint32_t i = 0; i < head->count; i++) {
         const struct run_head_part *part = &head->parts[(head->leader + i) % head->count];
-        joints[i].directory = arena_strndup(&run->arena, part->directory.data, part->directory.length);
+        joints[i].directory = directory_of(run, part);
         joints[i].id = part->id;
         memcpy(joints[i].digest, part->digest, sizeof(part->digest));
     }
@@ -46,6 +38,59 @@ bool head_open(struct run *run)
     run->is_resumed = run->resumed != NULL;
     free(joints);
     return run->is_resumed;
+}
+
+static bool refuse_mode(struct run *run)
+{
+    bool is_fresh = run->options.mode == RUN_FRESH;
+    struct diag *d = diag_error(run->diags, DIAG_RESUME_OR_FRESH, (struct span){0},
+                                "the job is to begin with a head, and %s: expected one of the two",
+                                is_fresh ? "without state" : "with the checkpoint of another run");
+    diag_hint(run->diags, d, "to go on from the head, leave out %s; else leave out the head",
+              is_fresh ? "--fresh" : "--from");
+    return false;
+}
+
+bool head_read(struct run *run)
+{
+    const char *why;
+    struct run_head *head;
+    if (run->options.head.length == 0)
+        return true;
+    if (run->options.mode == RUN_FRESH || run->options.mode == RUN_FROM)
+        return refuse_mode(run);
+    run->checkpoints->head = head = mem_calloc(1, sizeof(*head));
+    if (run_head_decode(run->options.head, head, &why))
+        return open_parts(run);
+    struct diag *d = diag_error(run->diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0},
+                                "the head with which the job is to begin is damaged: %s", why);
+    diag_hint(run->diags, d, "begin with an earlier head, or start the job anew");
+    return false;
+}
+
+/* A life that began with a head, and ended before its first checkpoint, leaves nothing in the directory to go on from; nor does a worker,
+ * whose parts are nothing without a head. */
+bool head_may_begin_anew(struct run *run)
+{
+    struct byte_buffer manifest = {0};
+    struct run_head *head = mem_calloc(1, sizeof(*head));
+    const char *why;
+    char of_epoch[40] = "";
+    bool has_begun = checkpoint_newest_head(run->dir, &manifest);
+    if (has_begun && run_head_decode((struct str){manifest.data, manifest.length}, head, &why))
+        snprintf(of_epoch, sizeof(of_epoch), " of epoch %llu", (unsigned long long)head->epoch);
+    free(head);
+    buffer_free(&manifest);
+    if (!has_begun && (run->options.peers == NULL || !checkpoint_has_named(run->dir)))
+        return true;
+    struct diag *d = diag_error(run->diags, DIAG_RESUME_OR_FRESH, (struct span){0},
+                                has_begun ? "the run in `%s` began with the head%s, and no head is given"
+                                          : "`%s` has a part of a head%s, and no head is given",
+                                run->path, of_epoch);
+    diag_hint(
+        run->diags, d,
+        "begin with the newest head of the job; or --fresh begins without state: then rows that are out are written again");
+    return false;
 }
 
 static bool refuse_incarnation(struct run *run, uint32_t wanted, uint32_t found)
@@ -67,12 +112,16 @@ static bool refuse_directory(struct run *run)
     return false;
 }
 
-/* The part of the head that lies in this run's own directory; generation 0: none does. */
-static struct checkpoint_id own_part(const struct run *run)
+/* The part of the head that lies in this run's own directory, whatever the path by which the head names it; generation 0: none does. */
+static struct checkpoint_id own_part(struct run *run)
 {
     const struct run_head *head = run->checkpoints->head;
-    for (uint32_t i = 0; head != NULL && i < head->count; i++)
-        if (str_is(head->parts[i].directory, run->path))
+    struct stat own, other;
+    if (head == NULL || stat(run->path, &own) != 0)
+        return (struct checkpoint_id){0};
+    for (uint32_t i = 0; i < head->count; i++)
+        if (stat(directory_of(run, &head->parts[i]), &other) == 0 && own.st_dev == other.st_dev &&
+            own.st_ino == other.st_ino)
             return head->parts[i].id;
     return (struct checkpoint_id){0};
 }

@@ -105,13 +105,13 @@ void many_say_ready(struct checkpoints *c, uint64_t epoch, bool is_good);
 LEAT_CHECKED bool many_agree(struct checkpoints *c, bool is_written);
 
 /* head_begin.c: beginning with a head (run_options.head). Control thread; each bool is false after a diagnostic.
- *   - head_read: reads the manifest, if the run has one, into c->head.
- *   - head_open: opens its parts as run->resumed.
+ *   - head_read: reads the manifest, if the run has one, into c->head, and opens its parts as run->resumed.
+ *   - head_may_begin_anew: whether the run may begin without a head and a checkpoint: its directory is of no run that has a head.
  *   - head_placement: sets what struct run_head says of who has what, as it is in this run.
  *   - head_own_part: which part of run->resumed has all of this worker's rows in databases, from 1 on; 0: any may.
  *   - head_start: starts the generation of a worker, or of a run that begins with a head. */
 LEAT_CHECKED bool head_read(struct run *run);
-LEAT_CHECKED bool head_open(struct run *run);
+LEAT_CHECKED bool head_may_begin_anew(struct run *run);
 LEAT_CHECKED bool head_start(struct run *run);
 void head_placement(const struct run *run, uint8_t placement[CHECKPOINT_DIGEST_BYTES]);
 uint32_t head_own_part(const struct run *run);

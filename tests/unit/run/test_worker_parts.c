@@ -47,9 +47,174 @@ static void test_abandoned(void **state)
     remove_folder("many");
 }
 
+/* Runs the job alone up to a stop, and sets the manifest of its last checkpoint. Returns the number of its next micro-batch. */
+static uint64_t stop_alone(struct byte_buffer *manifest, uint64_t stops_after)
+{
+    struct outcome outcome;
+    struct arena arena = {0};
+    struct diag_list diags;
+    diag_list_init(&diags, &arena);
+    buffer_clear(manifest);
+    workers_run(job, 0, 2, &(struct way){.registry = registry, .folder = "alone", .stops_after = stops_after},
+                &outcome);
+    assert_false(outcome.is_finished);
+    assert_true(run_head_of_run("alone", manifest, &diags));
+    arena_free(&arena);
+    return outcome.micro_batches;
+}
+
+/* Whether the sinks were told that micro-batches before `next` are known to be out. */
+static void knows(bool knows_next, uint64_t next)
+{
+    assert_true(watched.fences == 1 && watched.knows_next == knows_next);
+    assert_int_equal(watched.known_next, next);
+    watched = (struct watched){0};
+}
+
+/* What a start knows to be out comes from the head, not from an order log in its directory, which may be newer, older or missing. */
+static void test_known(void **state)
+{
+    struct byte_buffer manifest = {0}, newer = {0};
+    (void)state;
+    uint64_t next = stop_alone(&manifest, 40), newer_next = stop_alone(&newer, 400);
+    assert_true(next < newer_next);
+    struct way way = {
+        .registry = registry, .folder = "many", .incarnation = 3, .head = {manifest.data, manifest.length}};
+    watched = (struct watched){0};
+    assert_int_equal(workers_refusal(job, 2, &way), DIAG_NONE); /* in an empty directory */
+    knows(true, next);
+    remove_folder("many/0");
+    assert_int_equal(symlink("../alone", "many/0"), 0);
+    assert_int_equal(workers_refusal(job, 2, &way), DIAG_NONE); /* beside newer parts of an order log */
+    knows(true, next);
+    assert_int_equal(workers_refusal(job, 0, &way), DIAG_NONE); /* the same, alone */
+    knows(true, next);
+    assert_int_equal(unlink("many/0"), 0);
+    way.head.length = 0;
+    assert_int_equal(workers_refusal(job, 2, &way), DIAG_NONE); /* the job begins: nothing is out */
+    knows(true, 0);
+    way.mode = RUN_FRESH;
+    way.incarnation++;
+    assert_int_equal(workers_refusal(job, 2, &way), DIAG_NONE); /* what is out may come again */
+    knows(false, 0);
+    remove_folder("alone");
+    next = stop_alone(&manifest, 40);
+    watched = (struct watched){0};
+    assert_int_equal(workers_refusal(job, 0, &(struct way){.registry = registry}), DIAG_NONE);
+    knows(true, next); /* without a head and other workers: from the order log */
+    buffer_free(&manifest);
+    buffer_free(&newer);
+    remove_folder("alone");
+    remove_folder("many");
+}
+
+/* A life that began with a head, and took no checkpoint, does not begin anew without one; nor do workers whose directories have parts
+ * of heads. */
+static void test_anew(void **state)
+{
+    static const char elsewhere[] = "job j { checkpoint: { dir: \"elsewhere\", every: 10ms } }\n" STREAMS;
+    struct byte_buffer manifest = {0};
+    struct heads heads = {0};
+    struct outcome outcome;
+    (void)state;
+    stop_alone(&manifest, 40);
+    struct str head = {manifest.data, manifest.length};
+    struct way alone = {.registry = registry, .head = head};
+    struct way way = {.registry = registry, .folder = "many", .incarnation = 2, .head = head};
+    for (uint32_t workers = 0; workers <= 2; workers += 2) {
+        struct way *one = workers == 0 ? &alone : &way;
+        assert_int_equal(workers_refusal(elsewhere, workers, one), DIAG_NONE);
+        one->head.length = 0;
+        one->incarnation++;
+        assert_int_equal(workers_refusal(elsewhere, workers, one), DIAG_RESUME_OR_FRESH);
+        one->head = head;
+        assert_int_equal(workers_refusal(elsewhere, workers, one), DIAG_NONE);
+        one->head.length = 0;
+        one->incarnation++;
+        one->mode = RUN_FRESH;
+        assert_int_equal(workers_refusal(elsewhere, workers, one), DIAG_NONE);
+        one->mode = RUN_AUTO;
+        one->incarnation++;
+        assert_int_equal(workers_refusal(elsewhere, workers, one), DIAG_NONE); /* that life had no head */
+    }
+    remove_folder("many");
+    way.incarnation = 1;
+    way.heads = &heads;
+    workers_run(job, 2, 1, &way, &outcome);
+    assert_true(heads.published > 0);
+    way.incarnation = 2;
+    assert_int_equal(workers_refusal(job, 2, &way), DIAG_RESUME_OR_FRESH);
+    way.head = (struct str){heads.last.data, heads.last.length};
+    assert_int_equal(workers_refusal(job, 2, &way), DIAG_NONE);
+    buffer_free(&heads.last);
+    buffer_free(&manifest);
+    remove_folder("alone");
+    remove_folder("elsewhere");
+    remove_folder("many");
+}
+
+/* What the mode says fits the head, or there is no start. */
+static void test_modes(void **state)
+{
+    struct byte_buffer manifest = {0};
+    (void)state;
+    stop_alone(&manifest, 40);
+    struct str head = {manifest.data, manifest.length}, none = {NULL, 0};
+    const struct {
+        uint32_t workers;
+        enum run_start_mode mode;
+        struct str head;
+        enum diag_code expected;
+    } starts[] = {{2, RUN_RESUME, none, DIAG_RESUME_OR_FRESH},
+                  {2, RUN_FROM, none, DIAG_OPTIONS_CLASH},
+                  {2, RUN_FRESH, head, DIAG_RESUME_OR_FRESH},
+                  {0, RUN_FRESH, head, DIAG_RESUME_OR_FRESH},
+                  {0, RUN_FROM, head, DIAG_RESUME_OR_FRESH},
+                  {2, RUN_RESUME, head, DIAG_NONE},
+                  {0, RUN_RESUME, head, DIAG_NONE}};
+    for (size_t i = 0; i < ARRAY_COUNT(starts); i++) {
+        struct way way = {.registry = registry,
+                          .folder = "many",
+                          .incarnation = 2,
+                          .mode = starts[i].mode,
+                          .head = starts[i].head};
+        assert_int_equal(workers_refusal(job, starts[i].workers, &way), starts[i].expected);
+    }
+    buffer_free(&manifest);
+    remove_folder("alone");
+    remove_folder("many");
+}
+
+/* A directory is the one that the head names, whatever the path: then this run's checkpoints go on from the part there. */
+static void test_paths(void **state)
+{
+    struct byte_buffer manifest = {0};
+    struct arena arena = {0};
+    struct diag_list diags;
+    struct checkpoint_list list;
+    (void)state;
+    diag_list_init(&diags, &arena);
+    stop_alone(&manifest, 40);
+    static const char again[] = "job j { checkpoint: { dir: \"alone/../alone/\", every: 10ms } }\n" STREAMS;
+    struct way way = {.registry = registry, .head = {manifest.data, manifest.length}};
+    assert_int_equal(workers_refusal(again, 0, &way), DIAG_NONE);
+    struct checkpoint_dir *dir =
+        checkpoint_dir_open(&(struct checkpoint_dir_options){.path = "alone", .read_only = true}, &diags);
+    assert_non_null(dir);
+    assert_int_equal(checkpoint_newest_generation(dir), 2);
+    assert_true(checkpoint_walk(dir, &arena, &list, &diags) && list.count > 0);
+    assert_int_equal(list.items[0].id.generation, 1);
+    checkpoint_dir_close(dir);
+    arena_free(&arena);
+    buffer_free(&manifest);
+    remove_folder("alone");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_abandoned)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_abandoned), cmocka_unit_test(test_known),
+                                       cmocka_unit_test(test_anew), cmocka_unit_test(test_modes),
+                                       cmocka_unit_test(test_paths)};
     char folder[] = "worker-parts-XXXXXX";
     registry = registry_watched(&operator_gate);
     struct arena arena = {0};

@@ -46,6 +46,7 @@ struct way {
     uint64_t waits_for;  /* the job does not come to its end before it has published so many heads */
     struct heads *heads; /* gets what was published */
     struct str head;     /* with which the job begins; length 0: none */
+    enum run_start_mode mode;
 };
 
 struct heads {
