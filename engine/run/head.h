@@ -42,4 +42,27 @@ LEAT_CHECKED bool run_head_decode(struct str manifest, struct run_head *head, co
  * it. False after a diagnostic. */
 LEAT_CHECKED bool run_head_of_run(const char *directory, struct byte_buffer *out, struct diag_list *diags);
 
+/* --- Heads as files ---
+ *
+ * A folder with a file for each manifest, head-000003-000000000017: incarnation and epoch. A file does not say whether its manifest has
+ * become the head: whoever keeps the head does (etcd, say). Nothing else need be in the folder, and what else is there is left alone. */
+
+enum { RUN_HEAD_BYTES_MAX = CHECKPOINT_MANY_BYTES_MAX, RUN_HEAD_NAME_BYTES = 48 };
+/* The name of a manifest's file in its folder. */
+void run_head_name(uint32_t incarnation, uint64_t epoch, char name[RUN_HEAD_NAME_BYTES]);
+/* Writes the manifest of the incarnation's checkpoint `epoch` into the folder, which is made where it is missing. When it returns true, all
+ * is on the disk; a file of that name with the same bytes counts as written, so that a leader may try again. False after E0708: there is
+ * no such file, or one with all bytes that a power failure may take back; or there is one with other bytes, which stays. */
+LEAT_CHECKED bool run_head_write(const char *folder, uint32_t incarnation, uint64_t epoch,
+                                 struct str manifest, struct diag_list *diags);
+/* Reads a manifest's file, checks it, and appends its bytes to *manifest, empty before. *head: what it says; its texts point into
+ * *manifest. False after E0705 (there is none) or E0702 (it is damaged, or of another head than its name says). */
+LEAT_CHECKED bool run_head_load(const char *path, struct byte_buffer *manifest, struct run_head *head,
+                                struct diag_list *diags);
+/* Removes manifests that are older than the head, which is that incarnation's checkpoint `epoch`, but for the newest `keep` of them that
+ * can have been heads: one whose epoch a later one of an earlier checkpoint has taken again cannot. The head stays, and what is newer:
+ * it may be about to become the head. *removed: how many. False after E0708. */
+LEAT_CHECKED bool run_head_prune(const char *folder, uint32_t incarnation, uint64_t epoch, uint32_t keep,
+                                 uint32_t *removed, struct diag_list *diags);
+
 #endif
