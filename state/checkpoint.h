@@ -321,7 +321,7 @@ struct checkpoint_joint {
     uint8_t digest[CHECKPOINT_DIGEST_BYTES]; /* of its MANIFEST */
 };
 /* Opens parts as one checkpoint, which has the records and databases of all; checkpoint_info is the first one's. They are verified
- * when they are read, and only what is read. fingerprint: of the job. NULL after E0702, or as checkpoint_find's. */
+ * when they are read, and only what is read. fingerprint: of the job; length 0: of any. NULL after E0702, or as checkpoint_find's. */
 struct checkpoint *checkpoint_join(const struct checkpoint_joint *joints, uint32_t count,
                                    struct str fingerprint, struct diag_list *diags);
 

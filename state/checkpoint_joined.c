@@ -82,7 +82,8 @@ static bool open_part(struct checkpoint_dir *dir, const struct checkpoint_joint 
         if ((*part)->chain[i].piece_digests == NULL) /* its pieces cannot be verified when they are read */
             is_good = manifest_verify(dir, &(*part)->chain[i], false, diags);
     return is_good && (checkpoint_info(*part)->format == CHECKPOINT_FORMAT || refuse_format(*part, diags)) &&
-           (str_equal(checkpoint_info(*part)->fingerprint, fingerprint) || refuse_job(*part, diags));
+           (fingerprint.length == 0 || str_equal(checkpoint_info(*part)->fingerprint, fingerprint) ||
+            refuse_job(*part, diags));
 }
 
 struct checkpoint *checkpoint_join(const struct checkpoint_joint *joints, uint32_t count,

@@ -93,7 +93,8 @@ static const struct argp_option options_table[] = {
     {"fresh", KEY_FRESH, NULL, 0, "start anew, even if there are checkpoints", 3},
     {"from", KEY_FROM, "DIR", 0,
      "start a new run with the state of the newest checkpoint in DIR: a checkpoint directory, a savepoint, or the URL of "
-     "an object store, s3://BUCKET/PREFIX or file:/DIR; DIR@3-17 for a certain checkpoint. The job may have changed: state that does not match is listed",
+     "an object store, s3://BUCKET/PREFIX or file:/DIR; DIR@3-17 for a certain checkpoint; or of several workers, by the file of their "
+     "head. The job may have changed: state that does not match is listed",
      3},
     {"drop-state", KEY_DROP_STATE, "NAME", 0,
      "with --from: drop the state of this part of the job; may be given several times", 3},

@@ -38,6 +38,10 @@ bool run_head_directory_is_good(struct str path);
 void run_head_encode(const struct run_head *head, struct byte_buffer *out);
 /* Reads a manifest, whose bytes come from outside; texts point into them. False: *why says what is wrong, a static text. */
 LEAT_CHECKED bool run_head_decode(struct str manifest, struct run_head *head, const char **why);
+/* Opens the head's parts as one checkpoint (checkpoint_join); checkpoint_info is that of the part of the worker that led. fingerprint: of the
+ * job; length 0: of any. NULL after a diagnostic. */
+struct checkpoint *run_head_open(const struct run_head *head, struct str fingerprint,
+                                 struct diag_list *diags);
 /* Appends the manifest of a run that was alone: of the newest whole checkpoint in its directory, so that several workers can begin with
  * it. False after a diagnostic. */
 LEAT_CHECKED bool run_head_of_run(const char *directory, struct byte_buffer *out, struct diag_list *diags);
@@ -59,6 +63,8 @@ LEAT_CHECKED bool run_head_write(const char *folder, uint32_t incarnation, uint6
  * *manifest. False after E0705 (there is none) or E0702 (it is damaged, or of another head than its name says). */
 LEAT_CHECKED bool run_head_load(const char *path, struct byte_buffer *manifest, struct run_head *head,
                                 struct diag_list *diags);
+/* Whether the path is that of a file which begins as a manifest does. */
+bool run_head_is_file(const char *path);
 /* Removes manifests that are older than the head, which is that incarnation's checkpoint `epoch`, but for the newest `keep` of them that
  * can have been heads: one whose epoch a later one of an earlier checkpoint has taken again cannot. The head stays, and what is newer:
  * it may be about to become the head. *removed: how many. False after E0708. */

@@ -84,7 +84,8 @@ static bool open_stores(struct inspection *inspection)
     struct diag_list *diags = inspection->diags;
     if (inspection->stores.count > 0)
         return true;
-    bool has_database = checkpoint_info(inspection->checkpoint)->databases > 0;
+    uint32_t first;
+    bool has_database = checkpoint_databases(inspection->checkpoint, 0, &first) > 0;
     if (has_database && !temporary_directory_make(&inspection->directory)) {
         diag_errno(diags,
                    diag_error(diags, DIAG_STATE_FAILED, (struct span){0},

@@ -64,7 +64,7 @@ struct run_options {
     bool take_over; /* break the lock of another process */
     /* Rows that earlier runs gave to sinks may be sent again (set with RUN_FRESH, RUN_FROM). */
     bool may_repeat;
-    /* RUN_FROM: path of a checkpoint directory or savepoint, or DIR@3-17 for one checkpoint. */
+    /* RUN_FROM: path of a checkpoint directory or savepoint, DIR@3-17 for one checkpoint, or of a head's manifest (run/head.h). */
     const char *from;
     const char *const *drops; /* RUN_FROM: names of parts (plan_node.part) whose state is left behind */
     uint32_t drops_count;

@@ -33,7 +33,7 @@ static bool refuse_path(struct run *run, const char *path, const char *what)
     diag_hint(
         run->diags, d,
         "name a checkpoint directory, a savepoint or an object store, or one of its checkpoints: --from DIR@3-17; `leat "
-        "checkpoint list DIR` lists the checkpoints");
+        "checkpoint list DIR` lists the checkpoints; or the file of a head's manifest, where there were several workers");
     return false;
 }
 
@@ -118,6 +118,24 @@ static void note_start(struct run *run, const struct checkpoint_info *info)
         id);
 }
 
+/* The path is that of a head's manifest, whose parts are one checkpoint. False after a diagnostic. */
+static bool open_head(struct run *run)
+{
+    struct checkpoints *c = run->checkpoints;
+    char *real = realpath(c->from.path, NULL);
+    if (real == NULL)
+        return refuse_path(run, c->from.path, "does not exist");
+    free(c->from.path);
+    c->from.path = real;
+    struct byte_buffer manifest = {0};
+    struct run_head *head = mem_calloc(1, sizeof(*head));
+    if (run_head_load(real, &manifest, head, run->diags))
+        run->resumed = run_head_open(head, (struct str){"", 0}, run->diags);
+    free(head);
+    buffer_free(&manifest);
+    return run->resumed != NULL;
+}
+
 bool from_open(struct run *run)
 {
     struct checkpoints *c = run->checkpoints;
@@ -129,8 +147,11 @@ bool from_open(struct run *run)
     }
     enum checkpoint_found found = CHECKPOINT_NONE;
     for (int step = 0; found == CHECKPOINT_NONE; step++) {
-        if (!open_directory(run))
+        bool is_head = run_head_is_file(c->from.path);
+        if (!(is_head ? open_head(run) : open_directory(run)))
             return false;
+        if (is_head)
+            break;
         if (c->from.id.generation != 0)
             run->resumed = checkpoint_open(c->from_dir, c->from.id, run->diags);
         else

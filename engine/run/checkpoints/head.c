@@ -7,6 +7,22 @@
 
 static const char title[] = "leat head 1";
 
+struct checkpoint *run_head_open(const struct run_head *head, struct str fingerprint, struct diag_list *diags)
+{
+    struct checkpoint_joint *joints = mem_calloc(head->count, sizeof(*joints));
+    for (uint32_t i = 0; i < head->count; i++) {
+        const struct run_head_part *part = &head->parts[(head->leader + i) % head->count];
+        joints[i].directory = mem_str(part->directory);
+        joints[i].id = part->id;
+        memcpy(joints[i].digest, part->digest, sizeof(part->digest));
+    }
+    struct checkpoint *opened = checkpoint_join(joints, head->count, fingerprint, diags);
+    for (uint32_t i = 0; i < head->count; i++)
+        free((char *)(uintptr_t)joints[i].directory);
+    free(joints);
+    return opened;
+}
+
 void run_head_encode(const struct run_head *head, struct byte_buffer *out)
 {
     size_t begin = out->length;

@@ -19,27 +19,6 @@ static uint32_t newest_of(const struct run_head *head)
     return newest;
 }
 
-static const char *directory_of(struct run *run, const struct run_head_part *part)
-{
-    return arena_strndup(&run->arena, part->directory.data, part->directory.length);
-}
-
-static bool open_parts(struct run *run)
-{
-    const struct run_head *head = run->checkpoints->head;
-    struct checkpoint_joint *joints = mem_calloc(head->count, sizeof(*joints));
-    for (uint32_t i = 0; i < head->count; i++) {
-        const struct run_head_part *part = &head->parts[(head->leader + i) % head->count];
-        joints[i].directory = directory_of(run, part);
-        joints[i].id = part->id;
-        memcpy(joints[i].digest, part->digest, sizeof(part->digest));
-    }
-    run->resumed = checkpoint_join(joints, head->count, str_from(run->plan->fingerprint), run->diags);
-    run->is_resumed = run->resumed != NULL;
-    free(joints);
-    return run->is_resumed;
-}
-
 static bool refuse_mode(struct run *run)
 {
     bool is_fresh = run->options.mode == RUN_FRESH;
@@ -60,8 +39,11 @@ bool head_read(struct run *run)
     if (run->options.mode == RUN_FRESH || run->options.mode == RUN_FROM)
         return refuse_mode(run);
     run->checkpoints->head = head = mem_calloc(1, sizeof(*head));
-    if (run_head_decode(run->options.head, head, &why))
-        return open_parts(run);
+    if (run_head_decode(run->options.head, head, &why)) {
+        run->resumed = run_head_open(head, str_from(run->plan->fingerprint), run->diags);
+        run->is_resumed = run->resumed != NULL;
+        return run->is_resumed;
+    }
     struct diag *d = diag_error(run->diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0},
                                 "the head with which the job is to begin is damaged: %s", why);
     diag_hint(run->diags, d, "begin with an earlier head, or start the job anew");
@@ -120,8 +102,9 @@ static struct checkpoint_id own_part(struct run *run)
     if (head == NULL || stat(run->path, &own) != 0)
         return (struct checkpoint_id){0};
     for (uint32_t i = 0; i < head->count; i++)
-        if (stat(directory_of(run, &head->parts[i]), &other) == 0 && own.st_dev == other.st_dev &&
-            own.st_ino == other.st_ino)
+        if (stat(arena_strndup(&run->arena, head->parts[i].directory.data, head->parts[i].directory.length),
+                 &other) == 0 &&
+            own.st_dev == other.st_dev && own.st_ino == other.st_ino)
             return head->parts[i].id;
     return (struct checkpoint_id){0};
 }

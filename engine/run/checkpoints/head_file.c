@@ -7,6 +7,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,6 +132,22 @@ static bool refuse_read(const char *path, int error, const char *why, struct dia
               is_missing ? "name a file of the folder with heads, such as head-000003-000000000017"
                          : "take the manifest of an earlier head, in the same folder");
     return false;
+}
+
+bool run_head_is_file(const char *path)
+{
+    struct run_head none = {.count = 0};
+    struct byte_buffer manifest = {0};
+    char begin[64];
+    size_t got = 0, length = sizeof(uint64_t) + sizeof("leat head") - 1;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    run_head_encode(&none, &manifest);
+    bool is_good = fd >= 0 && os_pread_all(fd, begin, length, 0, &got) == 0 && got == length &&
+                   memcmp(begin, manifest.data, length) == 0;
+    if (fd >= 0)
+        close(fd);
+    buffer_free(&manifest);
+    return is_good;
 }
 
 /* Whether the file has the name of another head. */

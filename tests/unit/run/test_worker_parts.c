@@ -210,18 +210,63 @@ static void test_paths(void **state)
     remove_folder("alone");
 }
 
+/* A run that is alone begins with the state of several workers, by the file of their head; also when it dies before its first checkpoint
+ * and is started again without the file. */
+static void test_from(void **state)
+{
+    struct outcome whole, outcome;
+    struct heads heads = {0};
+    struct arena arena = {0};
+    struct diag_list diags;
+    struct run_head head;
+    const char *why;
+    char path[64];
+    (void)state;
+    diag_list_init(&diags, &arena);
+    workers_run(job, 0, 2, &(struct way){.registry = registry, .folder = "alone"}, &whole);
+    remove_folder("alone");
+    struct way many = {
+        .registry = registry, .folder = "many", .incarnation = 7, .stops_after = 300, .heads = &heads};
+    workers_run(job, 3, 1, &many, &outcome);
+    assert_false(outcome.is_finished);
+    struct str manifest = {heads.last.data, heads.last.length};
+    assert_true(run_head_decode(manifest, &head, &why));
+    assert_true(count_files("many/*/gen-000007/ckpt-*/db/*.sst") > 1); /* not all state is in memory */
+    assert_true(run_head_write("heads", 7, head.epoch, manifest, &diags));
+    snprintf(path, sizeof(path), "heads/head-000007-%012llu", (unsigned long long)head.epoch);
+    struct way from = {.registry = registry, .mode = RUN_FROM, .from = path};
+    assert_int_equal(workers_refusal(job, 0, &from), DIAG_NONE);
+    workers_run(job, 0, 2, &(struct way){.registry = registry, .folder = "alone"}, &outcome);
+    assert_true(outcome.is_finished);
+    assert_string_equal(outcome.notes[0], whole.notes[0]);
+    remove_folder("alone");
+    static const char changed[] = "job j { checkpoint: { dir: \"alone\" } }\n" STREAMS
+                                  "source b = sequence { count: 10, event_time: ts }\nsink b = null from b\n";
+    assert_int_equal(workers_refusal(changed, 0, &from), DIAG_NONE);
+    remove_folder("alone");
+    assert_int_equal(truncate(path, 100), 0);
+    assert_int_equal(workers_refusal(job, 0, &from), DIAG_CHECKPOINT_DAMAGED);
+    from.from = "heads/none";
+    assert_int_equal(workers_refusal(job, 0, &from), DIAG_NO_CHECKPOINT);
+    arena_free(&arena);
+    buffer_free(&heads.last);
+    remove_folder("alone");
+    remove_folder("heads");
+    remove_folder("many");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_abandoned), cmocka_unit_test(test_known),
-                                       cmocka_unit_test(test_anew), cmocka_unit_test(test_modes),
-                                       cmocka_unit_test(test_paths)};
+                                       cmocka_unit_test(test_anew),      cmocka_unit_test(test_modes),
+                                       cmocka_unit_test(test_paths),     cmocka_unit_test(test_from)};
     char folder[] = "worker-parts-XXXXXX";
     registry = registry_watched(&operator_gate);
     struct arena arena = {0};
     struct diag_list diags;
     diag_list_init(&diags, &arena);
     if (mkdtemp(folder) == NULL || chdir(folder) != 0 || setenv("LEAT_TEST_CUT", "25", 1) != 0 ||
-        !failpoints_init(&diags))
+        setenv("LEAT_TEST_STATE", "4096", 1) != 0 || !failpoints_init(&diags))
         return 2;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     arena_free(&arena);

@@ -308,6 +308,7 @@ static void make(struct worker_run *w, const char *text, uint32_t lanes, const s
     struct run_options options = {.lanes = lanes,
                                   .head = way->head,
                                   .mode = way->mode,
+                                  .from = way->from,
                                   .until_us = way->until_us == 0 ? TIME_MAX : way->until_us,
                                   .record_order = is_leader ? way->order : NULL,
                                   .order = way->replays,

@@ -47,6 +47,7 @@ struct way {
     struct heads *heads; /* gets what was published */
     struct str head;     /* with which the job begins; length 0: none */
     enum run_start_mode mode;
+    const char *from; /* with RUN_FROM */
 };
 
 struct heads {
