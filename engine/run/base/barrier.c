@@ -96,18 +96,41 @@ static bool want(struct barrier *b)
     return true;
 }
 
+/* Not with the mutex held: a transport may lock. */
+static void ask_leader(struct run *run)
+{
+    struct byte_buffer message = {0};
+    if (peers_is_leader(run))
+        return;
+    peers_begin(&message, PEER_ASK);
+    peers_send(run, run->options.peers->leader, &message);
+    buffer_free(&message);
+}
+
 void barrier_ask(struct run *run)
 {
     struct barrier *b = run->barrier;
     pthread_mutex_lock(&b->mutex);
     bool is_new = want(b);
     pthread_mutex_unlock(&b->mutex);
-    if (!is_new || peers_is_leader(run))
-        return;
-    struct byte_buffer message = {0};
-    peers_begin(&message, PEER_ASK);
-    peers_send(run, run->options.peers->leader, &message);
-    buffer_free(&message);
+    if (is_new)
+        ask_leader(run);
+}
+
+void barrier_take_ask(struct run *run)
+{
+    struct barrier *b = run->barrier;
+    pthread_mutex_lock(&b->mutex);
+    b->is_wanted_next |= !want(b) && b->state == BARRIER_WRITING;
+    pthread_mutex_unlock(&b->mutex);
+}
+
+void barrier_end(struct barrier *b, bool is_published)
+{
+    b->state = BARRIER_IDLE;
+    b->has_lately_failed = !is_published;
+    b->is_wanted |= b->is_wanted_next && is_published;
+    b->is_wanted_next = false;
 }
 
 void barrier_ask_seldom(struct run *run)
@@ -116,9 +139,12 @@ void barrier_ask_seldom(struct run *run)
     pthread_mutex_lock(&b->mutex);
     int64_t now_us = os_monotonic_us();
     bool is_soon = b->asked_us != 0 && now_us - b->asked_us < BARRIER_SHARE * b->work_us;
-    if (!is_soon && want(b))
+    bool is_new = !is_soon && want(b);
+    if (is_new)
         b->asked_us = now_us;
     pthread_mutex_unlock(&b->mutex);
+    if (is_new)
+        ask_leader(run);
 }
 
 void barrier_pass(struct run *run, int64_t stopped_us, bool is_good)

@@ -41,6 +41,7 @@ struct barrier {
     bool is_last;                 /* it is the barrier of the last micro-batch */
     /* Requests to the coordinator. */
     bool is_wanted;             /* barrier_ask: take the next checkpoint before its time */
+    bool is_wanted_next;        /* barrier_take_ask: take another one behind the one that is written */
     bool last_is_wanted;        /* the last micro-batch waits for a checkpoint to begin */
     bool last_is_refused;       /* the last checkpoint could not be written: end the run without it */
     bool has_lately_failed;     /* no checkpoint was published since the last failure */
@@ -79,11 +80,21 @@ uint64_t barrier_attach(struct run *run, bool is_last);
 LEAT_CHECKED bool barrier_follow(struct run *run, uint64_t epoch, bool is_last);
 /* Asks for a checkpoint soon: the epoch's order log is long, or a full sink waits for one. Of several workers, any may ask. */
 void barrier_ask(struct run *run);
-/* Likewise, for a follower, which asks again and again until it has one: no sooner after the last one that a follower got
+/* The leader: another worker has asked. That worker is through with a checkpoint before the leader is, may have rows behind its
+ * barrier by then, and does not ask again before it has begun the next one: so an ask is kept while a checkpoint is written. One that
+ * comes before the barrier is met by the checkpoint in work. */
+void barrier_take_ask(struct run *run);
+/* As barrier_ask, for a follower, which asks again and again until it has one: no sooner after the last one that a follower got
  * than BARRIER_SHARE times what a checkpoint takes, so that followers that begin anew do not stop the job. Who comes first
  * gets one at once, however long the job's own ones take. */
 enum { BARRIER_SHARE = 50 };
 void barrier_ask_seldom(struct run *run);
+
+/* --- For the coordinator, with the barrier's mutex held --- */
+
+/* The checkpoint that was written is through. What others have asked for meanwhile is due now; after a failure the next checkpoint
+ * comes by itself. */
+void barrier_end(struct barrier *b, bool is_published);
 
 /* --- For lanes --- */
 

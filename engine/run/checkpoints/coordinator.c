@@ -212,8 +212,7 @@ static void finish_checkpoint(struct checkpoints *c)
         sequencer_forget_barrier(c->run);
     pthread_mutex_lock(&b->mutex);
     b->writer = NULL;
-    b->state = BARRIER_IDLE;
-    b->has_lately_failed = !is_published;
+    barrier_end(b, is_published);
     b->work_us = os_thread_cpu_us() - begun_us + b->stop_us;
     if (is_published) {
         c->count++;

@@ -382,7 +382,8 @@ bool checkpoints_receive(struct run *run, uint32_t worker, enum peer_message tag
         (is_of_leader && worker != run->options.peers->leader))
         return false;
     if (tag == PEER_ASK) {
-        barrier_ask(run);
+        if (message->left.length == 0)
+            barrier_take_ask(run);
         return message->left.length == 0;
     }
     pthread_mutex_lock(&run->barrier->mutex);

@@ -1,5 +1,6 @@
 /* When a checkpoint that somebody asks for is wanted: at once, or for followers a while after one of them got one. */
 #include "run/base/barrier.h"
+#include "run/base/peers.h"
 
 #include "core/os.h"
 
@@ -44,8 +45,62 @@ static void test_asked_seldom(void **state)
     barrier_free(run.barrier);
 }
 
+static uint32_t asks; /* that the leader got */
+
+static void count_ask(void *engine, uint32_t worker, struct str message)
+{
+    struct words words = {.left = message};
+    (void)engine;
+    assert_int_equal(worker, 0);
+    assert_int_equal(words_take(&words), PEER_ASK);
+    assert_true(peers_is_whole(&words));
+    asks++;
+}
+
+/* A worker that does not lead tells the leader, also for a follower; once for each checkpoint that it begins. */
+static void test_asks_leader(void **state)
+{
+    static struct run run;
+    const struct run_peers peers = {.self = 1, .count = 2, .leader = 0, .send = count_ask};
+    (void)state;
+    run.options.peers = &peers;
+    run.barrier = barrier_new();
+    barrier_ask(&run);
+    barrier_ask(&run);
+    assert_int_equal(asks, 1);
+    assert_true(is_wanted(&run, barrier_ask_seldom, NEVER, 0));
+    assert_int_equal(asks, 2);
+    barrier_ask_seldom(&run);
+    assert_int_equal(asks, 2);
+    barrier_free(run.barrier);
+}
+
+/* The leader, when another worker has asked in each state: whether a checkpoint is wanted once the one in work is through. */
+static void test_asked_by_another(void **state)
+{
+    static struct run run;
+    (void)state;
+    for (enum barrier_state when = BARRIER_IDLE; when <= BARRIER_WRITING; when++)
+        for (int is_published = 0; is_published < 2; is_published++) {
+            struct barrier *b = run.barrier = barrier_new();
+            b->state = when;
+            barrier_take_ask(&run);
+            assert_int_equal(b->is_wanted, when == BARRIER_IDLE);
+            b->is_wanted = false; /* it begins */
+            barrier_end(b, is_published != 0);
+            assert_int_equal(b->is_wanted, when == BARRIER_WRITING && is_published != 0);
+            assert_int_equal(b->has_lately_failed, is_published == 0);
+            b->is_wanted = false;
+            barrier_end(b, true); /* and counts for one */
+            assert_false(b->is_wanted);
+            barrier_free(b);
+        }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_asked_seldom)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_asked_seldom),
+                                       cmocka_unit_test(test_asks_leader),
+                                       cmocka_unit_test(test_asked_by_another)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
