@@ -252,7 +252,8 @@ struct run_dead_letter {
  * is of another process: then all of them. letters: room for RUN_DEAD_KEPT. Any thread, until run_free. */
 uint32_t run_dead_letters(const struct run *run, uint64_t after, struct run_dead_letter *letters);
 
-/* What a lane's time goes to. The last ones: it has no work, because of what comes behind the sources. */
+/* What a lane's time goes to. The last ones: it has no work, because of what comes behind the sources, of several workers at any of
+ * them. */
 enum run_lane_time {
     RUN_LANE_DECODES,   /* reads and decodes records */
     RUN_LANE_PROCESSES, /* runs nodes, takes its part of a checkpoint, helps a learner of another lane */

@@ -14,6 +14,7 @@ enum peer_message {
     PEER_ROWS, /* to any worker: a batch of an exchange (lanes/remote.c) */
     PEER_DONE, /* to all: the sender's instances of a stage have run a micro-batch */
     PEER_STOP, /* to the leader: the job is to stop */
+    PEER_HOLD, /* to all: what holds back the sources at the sender (sequencer/peers_hold.c) */
     PEER_ANSWER, /* to the leader: whether an operator wants more, behind the end of all sources (sequencer/peers_ended.c) */
     /* Checkpoints (checkpoints/many.c) */
     PEER_ASK,   /* to the leader: take one soon */

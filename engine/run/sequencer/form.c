@@ -167,16 +167,15 @@ bool form_slot_is_free(const struct run *run, uint64_t micro_batch)
     return true;
 }
 
-/* The slot for this micro-batch, or NULL while a stage of a worker has not finished the slot's earlier one. */
-static struct slot *free_slot(struct run *run, uint64_t micro_batch)
+bool form_has_slot(const struct run *run, uint64_t micro_batch)
 {
     if (!form_slot_is_free(run, micro_batch))
-        return NULL;
+        return false;
     if (micro_batch >= run->sequencer->first + SLOTS)
         for (uint32_t stage = 0; stage < run->plan->stages_count; stage++)
             if (!peers_have_done(run, stage, micro_batch - SLOTS))
-                return NULL;
-    return sequencer_slot(run, micro_batch);
+                return false;
+    return true;
 }
 
 /* Whether to form a micro-batch without rows, in a lull or while sinks are full: because a partition became
@@ -199,28 +198,23 @@ static bool has_read_all(const struct sequencer *s)
 }
 
 /* Whether nothing that comes behind the sources keeps a micro-batch from being formed. *is_held: it may have no rows. */
-static bool may_form(struct run *run, const struct slot *slot, uint64_t micro_batch, bool is_stop,
-                     bool *is_held)
+static bool may_form(struct run *run, uint64_t micro_batch, bool is_stop, bool *is_held)
 {
-    if (slot == NULL)
+    if (!form_has_slot(run, micro_batch))
         return hold_because(run, RUN_LANE_BEHIND_NODES);
-    if (hold_state_is_pressed(run))
-        return hold_because(run, RUN_LANE_BEHIND_CHECKPOINT);
-    if (order_is_full(run))
-        return hold_because(run, RUN_LANE_BEHIND_ORDER);
+    unsigned holds = hold_own(run, is_stop) | (peers_holds(run) & (is_stop ? HOLD_AT_STOP : HOLD_ALL));
+    if (holds & HOLD_AT_STOP)
+        return hold_because(run, hold_cause(holds));
     if (run->sequencer->has_input_ended && !ended_is_through(run, micro_batch))
         return hold_because(run, RUN_LANE_BEHIND_NODES);
     if (!run->sequencer->has_input_ended && !live_discover(run))
         return false;
-    *is_held = !is_stop && hold_sinks_are_full(run);
-    if (*is_held && !hold_may_form(run, micro_batch))
+    *is_held = (holds & HOLD_SINKS) != 0;
+    if (*is_held && !hold_may_form(run, micro_batch, holds))
         return hold_because(run, RUN_LANE_BEHIND_SINKS);
-    if (!is_stop && run->barrier != NULL && hold_disk_is_low(run))
-        return hold_because(run, RUN_LANE_BEHIND_DISK);
-    if (!is_stop && hold_store_is_behind(run))
-        return hold_because(run, RUN_LANE_BEHIND_STORE);
-    (void)hold_because(run, RUN_LANE_WAITS);
-    return true;
+    enum run_lane_time cause = hold_cause(holds & (HOLD_DISK | HOLD_STORE));
+    (void)hold_because(run, cause);
+    return cause == RUN_LANE_WAITS;
 }
 
 /* Marks live partitions that have become idle; returns the last one marked, or NO_PARTITION. */
@@ -265,12 +259,12 @@ bool form_choose(struct run *run, uint64_t micro_batch, struct number *number)
 {
     struct sequencer *s = run->sequencer;
     *number = (struct number){.micro_batch = micro_batch,
-                              .slot = free_slot(run, micro_batch),
+                              .slot = sequencer_slot(run, micro_batch),
                               .cut = NO_PARTITION,
                               .bound = TIME_MIN,
                               .tick = TIME_MIN};
     bool is_stop = atomic_load_explicit(&s->stop_requested, memory_order_relaxed), is_held;
-    if (!may_form(run, number->slot, micro_batch, is_stop, &is_held))
+    if (!may_form(run, micro_batch, is_stop, &is_held))
         return false;
     enum heads heads = choose_heads(run, is_stop, is_held);
     if (heads == HEADS_WAIT)

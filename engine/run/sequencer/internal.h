@@ -253,8 +253,9 @@ bool form_one(struct run *run);
 bool form_choose(struct run *run, uint64_t micro_batch, struct number *number);
 void form_cut(struct run *run, const struct number *number, struct cut *cut);
 void form_finish(struct run *run, const struct number *number, const struct cut *cut);
-/* Whether this worker's stages have run the earlier micro-batch of the slot. */
+/* Whether this worker's stages have run the earlier micro-batch of the slot; and those of all workers. */
 bool form_slot_is_free(const struct run *run, uint64_t micro_batch);
+bool form_has_slot(const struct run *run, uint64_t micro_batch);
 /* Stages may run the slot's micro-batch: its members are filled in. */
 void form_slot(struct run *run, struct slot *slot);
 /* Makes the offer of a partition of this worker. */
@@ -279,6 +280,9 @@ void offer_known(struct run *run, struct partition *p);
 bool peers_note_idle(struct run *run, const struct partition *p);
 /* The leader: the partition is over with the micro-batch that is being chosen. */
 void peers_note_over(struct run *run, const struct partition *p);
+
+/* peers_hold.c: what holds at the other workers, as far as they have said; 0 in a run that is alone. */
+unsigned peers_holds(const struct run *run);
 
 /* peers_ended.c: an operator of this worker has answered; says so to the leader. Any lane. */
 void peers_answer(struct run *run, const struct plan_node *node, bool wants_more);
@@ -375,25 +379,32 @@ bool live_goes_without(struct run *run, const struct partition *p, bool is_quiet
 /* Whether a partition has become idle, by its offer. */
 bool live_becomes_idle(struct run *run, const struct partition *p);
 
-/* hold.c: what holds the sources back */
-/* Whether so many checkpoints wait for the store that the sources must wait (`behind`). */
-bool hold_store_is_behind(const struct run *run);
+/* hold.c: what holds the sources back. Of several workers, each has sinks, state and a disk of its own, and the sources wait while any
+ * worker holds (peers_hold.c). */
+enum hold {
+    HOLD_STATE =
+        1, /* evictions that wait for the checkpoint in work hold memory beyond the budget: until it is through */
+    HOLD_ORDER = 2,   /* the order log has not reached the disk */
+    HOLD_SINKS = 4,   /* a sink is full (sink_context.is_full) */
+    HOLD_SENDERS = 8, /* with HOLD_SINKS: a full sink sends its rows only when a checkpoint has them */
+    HOLD_DISK =
+        16, /* the disk of the checkpoints has less than `min_free` left, so that no write of the database fills it */
+    HOLD_STORE = 32,                        /* more checkpoints wait for the store than `behind` */
+    HOLD_AT_STOP = HOLD_STATE | HOLD_ORDER, /* that hold back the last micro-batch of a stop, too */
+    HOLD_ALL = 63
+};
+/* What holds here, a set of enum hold. is_stop: only what does so at a stop. */
+unsigned hold_own(struct run *run, bool is_stop);
+/* Why no micro-batch is formed, where one of `holds` holds: the first one in the order of enum hold. RUN_LANE_WAITS: none does. */
+enum run_lane_time hold_cause(unsigned holds);
 /* Notes why no micro-batch can be formed; returns false. */
 static inline bool hold_because(struct run *run, enum run_lane_time why)
 {
     atomic_store_explicit(&run->sequencer->held, (int)why, memory_order_relaxed);
     return false;
 }
-/* Whether a sink holds so many rows that the sources must wait (sink_context.is_full). */
-bool hold_sinks_are_full(const struct run *run);
-/* While sinks are full: whether a micro-batch may be formed to carry the barrier after which they send. */
-bool hold_may_form(struct run *run, uint64_t micro_batch);
-/* Whether evictions that wait for the running checkpoint hold memory beyond the budget: then the sources
- * wait until the checkpoint is through. */
-bool hold_state_is_pressed(struct run *run);
-/* Whether the disk of the checkpoints has less than `min_free` left: then the sources pause, so that it
- * never gets full in the middle of a write of the database. */
-bool hold_disk_is_low(struct run *run);
+/* With HOLD_SINKS: whether a micro-batch may be formed to carry the barrier after which full sinks send. */
+bool hold_may_form(struct run *run, uint64_t micro_batch, unsigned holds);
 
 /* ended.c: micro-batches behind the end of all sources */
 void ended_init(struct run *run);

@@ -116,6 +116,8 @@ bool sequencer_receive(struct run *run, uint32_t worker, struct str message)
         sequencer_stop(run);
         return true;
     }
+    if (tag == PEER_HOLD)
+        return peers_take_holds(run, worker, &words);
     if (tag == PEER_ANSWER && peers_is_leader(run))
         return lead_take_answer(run, worker, &words);
     if (tag < PEER_OFFERS || tag >= PEER_TAGS || (is_of_leader && !is_leader) ||
@@ -277,6 +279,7 @@ bool peers_form(struct run *run)
     bool has_worked = true;
     if (run->sequencer->has_ended)
         return false;
+    peers_say_holds(run);
     own_offer(run);
     while (has_worked && !run_has_failed(run)) {
         has_worked = false;

@@ -70,6 +70,9 @@ struct sequencer_peers {
     _Atomic bool has_messages;
     struct peer_partition *partitions;
     struct byte_buffer out;
+    _Atomic unsigned holds
+        [RUN_WORKERS_MAX]; /* what each worker has said that holds, a set of enum hold; own_holds: this worker */
+    unsigned own_holds;
     uint64_t own_next; /* the next micro-batch that the leader will tell */
     struct cut own;    /* what the last cut of this worker's rows showed */
     /* PEER_NUMBER, PEER_PARTITION and PEER_COMPUTE that wait for rows of this worker, at most TOLD_MAX. */
@@ -141,6 +144,11 @@ bool lead_take_offers(struct run *run, uint32_t from, struct words *message);
 bool lead_take_cut(struct run *run, uint32_t from, struct words *message);
 bool lead_choose(struct run *run);
 bool lead_finish(struct run *run);
+
+/* peers_hold.c. peers_say_holds: says to all others what holds here, if that has changed, and at a worker that does not lead, notes
+ * why its lanes wait. peers_take_holds: takes PEER_HOLD; false: it is none. Transport's thread. */
+void peers_say_holds(struct run *run);
+bool peers_take_holds(struct run *run, uint32_t from, struct words *message);
 
 /* peers_ended.c. lead_take_answer: takes PEER_ANSWER; false: nobody asked for it. Transport's thread. lead_put_done: appends to
  * PEER_FORMED which operators are done; own_take_done takes that, once slot->is_end and is_final are set; false: it cannot be. */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 enum { STEPS_MAX = 100000 }; /* of a worker without a message: more say that it does not come to rest */
+enum { FULL_AT = 4 };        /* rounds of messages after which sinks are full */
 
 struct talker {
     struct arena arena;
@@ -110,26 +111,45 @@ static bool has_ended(struct run *run)
     return is_through;
 }
 
+/* Each worker takes a message; false: there are none. */
+static bool tell(const struct talk_job *job, struct talker *all)
+{
+    bool is_told = false;
+    for (uint32_t i = 0; i < job->workers; i++) {
+        if (all[i].at == all[i].queue.count)
+            continue;
+        struct told told = all[i].queue.items[all[i].at++];
+        bool is_good = run_receive(all[i].run, told.from, (struct str){told.bytes.data, told.bytes.length});
+        leat_assert(is_good);
+        rest(all[i].run);
+        is_told = true;
+    }
+    return is_told;
+}
+
+/* Makes the sinks full, or not, of all workers but the one that is looked at, which is to hear of it. */
+static void fill_sinks(const struct talk_job *job, const struct talker *all, bool are_full)
+{
+    for (uint32_t i = 0; i < job->workers; i++) {
+        struct run *run = all[i].run;
+        for (uint32_t k = 0; i != job->self && k < run->sinks_count; k++)
+            atomic_store(&run->sinks[k]->is_full, are_full);
+        rest(run);
+    }
+}
+
 void talk_record(const struct talk_job *job, struct script *script)
 {
     struct talker all[RUN_WORKERS_MAX];
-    bool is_told = true;
     for (uint32_t i = 0; i < job->workers; i++)
         begin(&all[i], job, i, all);
     for (uint32_t i = 0; i < job->workers; i++)
         rest(all[i].run);
-    while (is_told) {
-        is_told = false;
-        for (uint32_t i = 0; i < job->workers; i++) {
-            if (all[i].at == all[i].queue.count)
-                continue;
-            struct told told = all[i].queue.items[all[i].at++];
-            bool is_good =
-                run_receive(all[i].run, told.from, (struct str){told.bytes.data, told.bytes.length});
-            leat_assert(is_good);
-            rest(all[i].run);
-            is_told = true;
-        }
+    for (uint32_t round = 0; tell(job, all); round++)
+        if (round == FULL_AT)
+            fill_sinks(job, all, true);
+    fill_sinks(job, all, false);
+    while (tell(job, all)) {
     }
     for (uint32_t i = 0; i < job->workers; i++)
         leat_assert(!run_has_failed(all[i].run) && has_ended(all[i].run) && order_finish(all[i].run));

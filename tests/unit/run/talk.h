@@ -28,7 +28,8 @@ struct talk_job {
     int64_t until_us; /* 0: to its end */
 };
 
-/* Runs the job to its end, which must be good, and notes what `self` was told. */
+/* Runs the job to its end, which must be good, and notes what `self` was told. Sinks of the other workers are full for a while, until
+ * all messages are taken. */
 void talk_record(const struct talk_job *job, struct script *script);
 void script_free(struct script *script);
 

@@ -1,10 +1,11 @@
-/* Wrong messages about checkpoints of several workers: a worker takes none that the job cannot have then. The runs do not start, so what
+/* Wrong messages about checkpoints of several workers, and about what holds at them: a worker takes none that the job cannot have then. The runs do not start, so what
  * a worker has done of a checkpoint is set here. */
 #include "workers.h"
 
 #include "core/os.h"
 #include "run/base/peers.h"
 #include "run/checkpoints/internal.h"
+#include "run/sequencer/peers_internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -102,8 +103,10 @@ static void lead(struct run *run)
     const struct str good = STR("many/1");
     memset(path, 'a', sizeof(path));
     many->refuser = RUN_WORKERS_MAX;
-    assert_true(TAKE(run, OTHER, PEER_ASK));
     assert_false(TAKE(run, OTHER, PEER_ASK, 1));
+    assert_false(run->barrier->is_wanted);
+    assert_true(TAKE(run, OTHER, PEER_ASK));
+    assert_true(run->barrier->is_wanted);
     assert_false(TAKE(run, OTHER, PEER_BEGIN, 1));
     assert_false(TAKE(run, OTHER, PEER_HEAD, 1, ABANDONED));
     assert_false(TAKE(run, OTHER, PEER_READY, 0, 1)); /* none is in work */
@@ -155,6 +158,89 @@ static void without(struct run *run)
 {
     for (uint64_t tag = PEER_ASK; tag <= PEER_HEAD; tag++)
         assert_false(TAKE(run, LEADER, tag, 1, 1));
+    assert_false(TAKE(run, LEADER, PEER_HOLD, HOLD_STATE));
+    assert_false(TAKE(run, LEADER, PEER_HOLD, HOLD_DISK));
+}
+
+/* What `from` says that holds is the reason for which lanes wait here; it is said once, and taken back once. */
+static void hold_for(struct run *run, uint32_t from, uint64_t holds, enum run_lane_time why)
+{
+    assert_true(TAKE(run, from, PEER_HOLD, holds));
+    assert_false(sequencer_form(run));
+    assert_int_equal(sequencer_held(run), why);
+    assert_false(TAKE(run, from, PEER_HOLD, holds));
+    assert_true(TAKE(run, from, PEER_HOLD, 0));
+    assert_false(sequencer_form(run));
+    assert_int_equal(sequencer_held(run), RUN_LANE_WAITS);
+    assert_false(TAKE(run, from, PEER_HOLD, 0));
+}
+
+/* The sink is at OTHER. */
+static void hold_of(struct run *run, uint32_t from)
+{
+    static const uint64_t never[] = {HOLD_STORE, HOLD_SENDERS, HOLD_ALL + 1, UINT64_MAX,
+                                     1ULL << 32 | HOLD_STATE};
+    for (size_t i = 0; i < ARRAY_COUNT(never); i++)
+        assert_false(TAKE(run, from, PEER_HOLD, never[i]));
+    assert_false(TAKE(run, from, PEER_HOLD));
+    assert_false(TAKE(run, from, PEER_HOLD, HOLD_STATE, 0));
+    hold_for(run, from, HOLD_STATE, RUN_LANE_BEHIND_CHECKPOINT);
+    hold_for(run, from, HOLD_STATE | HOLD_DISK, RUN_LANE_BEHIND_CHECKPOINT);
+    hold_for(run, from, HOLD_DISK, RUN_LANE_BEHIND_DISK);
+    if (from == LEADER)
+        hold_for(run, from, HOLD_ORDER, RUN_LANE_BEHIND_ORDER);
+    else
+        assert_false(TAKE(run, from, PEER_HOLD, HOLD_ORDER));
+    if (from == OTHER)
+        hold_for(run, from, HOLD_SINKS, RUN_LANE_BEHIND_SINKS);
+    else
+        assert_false(TAKE(run, from, PEER_HOLD, HOLD_SINKS));
+}
+
+static void hold(struct run *run)
+{
+    uint32_t self = run->options.peers->self, one = self == LEADER ? OTHER : LEADER;
+    for (uint32_t from = LEADER; from < WORKERS; from++)
+        if (from != self)
+            hold_of(run, from);
+    /* Two hold: each says for itself that it does not any more. */
+    assert_true(TAKE(run, one, PEER_HOLD, HOLD_DISK));
+    assert_true(TAKE(run, ANOTHER, PEER_HOLD, HOLD_DISK));
+    assert_true(TAKE(run, one, PEER_HOLD, 0));
+    assert_false(sequencer_form(run));
+    assert_int_equal(sequencer_held(run), RUN_LANE_BEHIND_DISK);
+    /* At a stop, space on a disk does not count, but state that waits for a checkpoint does. */
+    run_stop(run);
+    (void)sequencer_form(run);
+    assert_int_equal(sequencer_held(run), self == LEADER ? RUN_LANE_WAITS : RUN_LANE_BEHIND_DISK);
+    assert_true(TAKE(run, one, PEER_HOLD, HOLD_STATE));
+    assert_false(sequencer_form(run));
+    assert_int_equal(sequencer_held(run), RUN_LANE_BEHIND_CHECKPOINT);
+}
+
+static void test_holds(void **state)
+{
+    (void)state;
+    for (uint32_t self = LEADER; self < ANOTHER; self++)
+        workers_look(job, WORKERS, self, &(struct way){.folder = "many", .incarnation = 3 + self}, hold);
+    assert_int_equal(os_remove_tree("many"), 0);
+}
+
+/* A worker whose disk has too little space holds. */
+static void fill_disk(struct run *run)
+{
+    struct plan *plan = (struct plan *)(uintptr_t)run->plan;
+    plan->config.checkpoint.free_bytes = INT64_MAX;
+    assert_false(sequencer_form(run));
+    assert_int_equal(sequencer_held(run), RUN_LANE_BEHIND_DISK);
+    assert_int_equal(run->sequencer->peers->own_holds, HOLD_DISK);
+}
+
+static void test_disk(void **state)
+{
+    (void)state;
+    workers_look(job, WORKERS, OTHER, &(struct way){.folder = "many", .incarnation = 3}, fill_disk);
+    assert_int_equal(os_remove_tree("many"), 0);
 }
 
 /* A job that takes no checkpoints has no such messages. */
@@ -167,6 +253,7 @@ static void test_without(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_others), cmocka_unit_test(test_leader),
+                                       cmocka_unit_test(test_holds), cmocka_unit_test(test_disk),
                                        cmocka_unit_test(test_without)};
     char folder[] = "checkpoint-messages-XXXXXX";
     if (mkdtemp(folder) == NULL || chdir(folder) != 0)

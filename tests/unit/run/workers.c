@@ -225,6 +225,9 @@ static bool publish(void *engine, uint64_t epoch, struct str manifest)
     const struct way *way = worker->workers->way;
     struct heads *heads = way->heads;
     (void)epoch;
+    heads->has_come = true;
+    while (heads->is_late)
+        usleep(200);
     if (heads->refused < way->refuses) {
         heads->refused++;
         return false;
@@ -442,7 +445,9 @@ void workers_run(const char *text, uint32_t count, uint32_t lanes, const struct 
         assert_true(run_start(runs[i]));
     if (way->stops_after > 0)
         stop_after(runs[runs_count - 1], way->stops_after);
-    if (way->folder != NULL)
+    if (way->meanwhile != NULL)
+        way->meanwhile(runs, runs_count);
+    else if (way->folder != NULL)
         ask_for_checkpoints(runs[runs_count - 1]);
     for (uint32_t i = 0; i < runs_count; i++)
         check(&all[i], text, run_wait(runs[i]));

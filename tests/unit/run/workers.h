@@ -36,6 +36,9 @@ struct way {
     const char *replays;             /* path of the order log to replay; NULL: none */
     uint64_t
         stops_after; /* the last worker stops it, once so many micro-batches are formed; 0: it does not */
+    /* Called when all runs have started; returns before they are waited for. NULL: nothing is done meanwhile, but for checkpoints that
+     * the last worker asks for again and again, where the job takes any. */
+    void (*meanwhile)(struct run **runs, uint32_t count);
     /* With checkpoints, one behind the other. folder: worker n's lie in FOLDER/n, and the head in FOLDER/HEAD; those of a run that is
      * alone lie where the job says. NULL: the job takes none. */
     const char *folder;
@@ -51,6 +54,8 @@ struct way {
 };
 
 struct heads {
+    /* A head that has come is not taken while is_late is set. */
+    _Atomic bool is_late, has_come;
     _Atomic uint64_t published;
     uint64_t refused;
     struct byte_buffer last; /* manifest; the caller's */
