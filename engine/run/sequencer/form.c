@@ -178,14 +178,18 @@ bool form_has_slot(const struct run *run, uint64_t micro_batch)
     return true;
 }
 
+static bool has_risen(const struct run *run)
+{
+    return likely(run->sequencer->peers == NULL) ? run->sequencer->has_risen : lead_has_risen(run);
+}
+
 /* Whether to form a micro-batch without rows, in a lull or while sinks are full: because a partition became
  * idle, because the arrival clock ticks, or because a checkpoint waits for a barrier and has something to
  * save: an epoch that has micro-batches, or positions that rose without records. */
 static bool is_worth_a_micro_batch(struct run *run, const struct number *number)
 {
     return number->cut != NO_PARTITION || number->tick != TIME_MIN ||
-           (run->barrier != NULL &&
-            (number->micro_batch > run->sequencer->last_barrier || run->sequencer->has_risen) &&
+           (run->barrier != NULL && (number->micro_batch > run->sequencer->last_barrier || has_risen(run)) &&
             barrier_is_waiting(run));
 }
 

@@ -224,7 +224,8 @@ struct sequencer {
     uint32_t *known;          /* per source: local partitions below this are in `partitions` */
     uint32_t partitions_room; /* size of `partitions`, which never moves */
     uint64_t last_barrier;    /* number after the micro-batch with the last barrier */
-    bool has_risen;           /* since positions were saved, a partition's position rose without records */
+    bool
+        has_risen; /* since positions were saved, a partition's position rose without records; alone: lead_has_risen */
     uint32_t load; /* 0 .. ORDER_LOAD_MAX, about log2 of the examples per step: see live_follow_load */
     uint64_t records_before;       /* records sequenced by earlier lives */
     int64_t disk_looked_us;        /* when the free disk space was last asked for */
@@ -278,6 +279,8 @@ bool peers_form(struct run *run);
  * micro-batch on that is being chosen; false: it was already. */
 void offer_known(struct run *run, struct partition *p);
 bool peers_note_idle(struct run *run, const struct partition *p);
+/* The leader: whether a partition's position has risen without records, as far as its owner has said. */
+bool lead_has_risen(const struct run *run);
 /* The leader: the partition is over with the micro-batch that is being chosen. */
 void peers_note_over(struct run *run, const struct partition *p);
 

@@ -39,7 +39,13 @@ struct peer_partition {
 enum { ENDS_MAX = PIECES_MAX * BATCH_ROWS /* ends that are offered at once: of all rows read ahead */ };
 
 /* What comes behind the rows that were offered. */
-enum offer_state { OFFERS_ENDED = 1, OFFERS_DRY = 2, OFFERS_QUIET = 4 /* dry, and all records were read */ };
+enum offer_state {
+    OFFERS_ENDED = 1,
+    OFFERS_DRY = 2,
+    OFFERS_QUIET = 4, /* dry, and all records were read */
+    OFFERS_RISEN =
+        8, /* with any of them: partition_has_risen, so that a barrier without rows has something to save */
+};
 
 /* Partitions that are over with a micro-batch; become idle with it; have no rows, and are not waited for. */
 enum list { LIST_OVER, LIST_IDLE, LIST_WITHOUT, LISTS };

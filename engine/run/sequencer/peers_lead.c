@@ -40,13 +40,14 @@ static bool take_ends(struct peer_partition *known, uint64_t count, struct words
     return true;
 }
 
-static bool take_state(struct peer_partition *known, struct words *message)
+static bool take_state(struct peer_partition *known, bool can_rise, struct words *message)
 {
     uint64_t state = words_take(message), dry_us = words_take(message);
+    uint64_t behind = can_rise ? state & ~(uint64_t)OFFERS_RISEN : state;
     int64_t now = os_monotonic_us();
-    bool is_known =
-        state == 0 || state == OFFERS_ENDED || state == OFFERS_DRY || state == (OFFERS_DRY | OFFERS_QUIET);
-    if (message->is_short || !is_known || (known->state & OFFERS_ENDED && state != OFFERS_ENDED))
+    bool is_known = behind == 0 || behind == OFFERS_ENDED || behind == OFFERS_DRY ||
+                    behind == (OFFERS_DRY | OFFERS_QUIET);
+    if (message->is_short || !is_known || (known->state & OFFERS_ENDED && behind != OFFERS_ENDED))
         return false;
     known->state = (unsigned)state;
     known->dry_us = now - (int64_t)MIN(dry_us, (uint64_t)now - 1); /* 0 would say that it is not dry */
@@ -61,11 +62,20 @@ bool lead_take_offers(struct run *run, uint32_t from, struct words *message)
         if (message->is_short || id >= s->partitions_count || s->partitions[id].owner != from)
             return false;
         struct peer_partition *known = &s->peers->partitions[id];
-        if (!take_ends(known, count, message) || !take_state(known, message))
+        if (!take_ends(known, count, message) || !take_state(known, s->partitions[id].has_offsets, message))
             return false;
         known->is_idle &= count == 0;
     } while (message->left.length > 0);
     return true;
+}
+
+bool lead_has_risen(const struct run *run)
+{
+    const struct sequencer *s = run->sequencer;
+    for (uint32_t i = 0; i < s->partitions_count; i++)
+        if (s->peers->partitions[i].state & OFFERS_RISEN)
+            return true;
+    return false;
 }
 
 void offer_known(struct run *run, struct partition *p)

@@ -49,6 +49,7 @@ static void put_offers(struct run *run, struct partition *p, struct byte_buffer 
     unsigned state = are_all && p->is_ended && !p->is_reading ? OFFERS_ENDED : 0;
     if (are_all && !p->is_ended && p->dry_us != 0)
         state = OFFERS_DRY | (p->is_quiet ? OFFERS_QUIET : 0);
+    state |= partition_has_risen(p) ? OFFERS_RISEN : 0;
     words_put(out, state);
     words_put(out, state & OFFERS_DRY ? (uint64_t)(os_monotonic_us() - p->dry_us) : 0);
     if (count == 0 && state == known->said)

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-enum { WORD = sizeof(uint64_t) };
+enum { WORD = sizeof(uint64_t), RISEN = 8 /* of enum offer_state */ };
 
 /* One partition of each of two sources on each of two workers, rows of both at each instance. */
 static const char text[] = "source a = sequence { count: 40, keys: 9, rate: 900, event_time: ts }\n"
@@ -217,6 +217,25 @@ static void test_words(void **state)
 {
     (void)state;
     for_each("replace", replace);
+}
+
+/* A source whose records have no offsets has no position that rises without records. */
+static void rise(struct changed *c)
+{
+    struct told *told = told_of(c);
+    if (word(told, 0) != PEER_OFFERS)
+        return;
+    c->index = 3 + 3 * word(told, 2);
+    c->value = word(told, c->index) | RISEN;
+    set_word(told, c->index, c->value);
+    must_be_refused(c);
+    set_word(told, c->index, c->value & ~(uint64_t)RISEN);
+}
+
+static void test_rises(void **state)
+{
+    (void)state;
+    for_each("rise", rise);
 }
 
 /* Watermarks never fall, a micro-batch comes in its turn, what ends a micro-batch is what the owner has offered, and a worker holds by
@@ -433,10 +452,12 @@ static void test_differs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_as_it_was_said), cmocka_unit_test(test_length),    cmocka_unit_test(test_words),
-        cmocka_unit_test(test_near_by),        cmocka_unit_test(test_senders),   cmocka_unit_test(test_turns),
-        cmocka_unit_test(test_rows),           cmocka_unit_test(test_consumers), cmocka_unit_test(test_first),
-        cmocka_unit_test(test_stop),           cmocka_unit_test(test_differs)};
+        cmocka_unit_test(test_as_it_was_said), cmocka_unit_test(test_length),
+        cmocka_unit_test(test_words),          cmocka_unit_test(test_near_by),
+        cmocka_unit_test(test_senders),        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_rows),           cmocka_unit_test(test_consumers),
+        cmocka_unit_test(test_first),          cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_rises),          cmocka_unit_test(test_differs)};
     for (size_t j = 0; j < ARRAY_COUNT(jobs); j++)
         jobs[j].registry = registry_with_later();
     char folder[] = "messages-XXXXXX";
