@@ -3,6 +3,7 @@
  * and where it stops it must say why (talk.c). */
 #include "fuzz.h"
 #include "run/base/peers.h"
+#include "unit/run/arrivals.h"
 #include "unit/run/later.h"
 #include "unit/run/talk.h"
 
@@ -15,9 +16,17 @@ static const char text[] = "source a = sequence { count: 40, keys: 9, rate: 900,
                            "stream l = w | later 2\n"
                            "sink l = null from l\n";
 
+static const char text_that_waits[] =
+    "source a = arrivals { partitions: 2, count: 45, batch: 8, delay: 20ms, late: 3ms, event_time: ts, align: 5ms }\n"
+    "stream w = a | dedup by key within 4ms\n"
+    "stream l = w | later 2\n"
+    "sink l = null from l\n";
+
 static struct talk_job jobs[] = {{.text = text, .workers = 2, .lanes = 1, .self = 0, .leader = 0},
                                  {.text = text, .workers = 2, .lanes = 1, .self = 0, .leader = 1},
-                                 {.text = text, .workers = 2, .lanes = 2, .self = 1, .leader = 0}};
+                                 {.text = text, .workers = 2, .lanes = 2, .self = 1, .leader = 0},
+                                 {.text = text_that_waits, .workers = 2, .lanes = 1, .self = 0, .leader = 0},
+                                 {.text = text_that_waits, .workers = 2, .lanes = 1, .self = 0, .leader = 1}};
 static struct script scripts[ARRAY_COUNT(jobs)];
 
 static void copy(struct script *to, const struct script *from)
@@ -86,7 +95,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct fuzz_input input = {data, data + size};
     uint32_t which = fuzz_byte(&input) % ARRAY_COUNT(jobs);
     struct script script;
-    jobs[which].registry = registry_with_later();
+    jobs[which].registry = registry_with_arrivals(registry_with_later());
     if (scripts[which].count == 0)
         talk_record(&jobs[which], &scripts[which]);
     copy(&script, &scripts[which]);

@@ -34,8 +34,6 @@ bool peers_init(struct run *run)
         mem_calloc((size_t)run->plan->stages_count * peers_count(run), sizeof(*run->peer_progress));
     if (checkpoint->store.length > 0)
         return peers_refuse(run, "a `store` of checkpoints");
-    if (run->plan->has_alignment)
-        return peers_refuse(run, "`align`");
     if (run->options.mode == RUN_FROM)
         return peers_refuse(run, "--from");
     return run->options.move_seed == 0 || peers_refuse(run, "--move");

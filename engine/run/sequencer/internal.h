@@ -52,6 +52,12 @@ struct offer {
     uint32_t end;
 };
 
+/* What `align:` compares of a partition. */
+struct next_event {
+    bool is_aligned; /* the partition has a next row, and its rows may wait for those of others */
+    int64_t time;    /* the newest event time of its good rows up to this one; TIME_MIN: none was good */
+};
+
 #define NO_PARTITION UINT32_MAX
 
 /* What a micro-batch holds, as it was chosen before any row is cut off. */
@@ -275,9 +281,10 @@ void sequencer_peers_begin(struct run *run);
 void peers_put_position(const struct run *run, const struct partition *p, struct byte_buffer *out);
 /* Does what messages ask for, and what this worker's partitions allow; returns whether a micro-batch was formed. */
 bool peers_form(struct run *run);
-/* The leader: makes the offer of a partition, as far as its owner has said. peers_note_idle: the partition is idle from the
- * micro-batch on that is being chosen; false: it was already. */
+/* The leader: makes the offer of a partition, as far as its owner has said. next_event_known: likewise, what alignment compares.
+ * peers_note_idle: the partition is idle from the micro-batch on that is being chosen; false: it was already. */
 void offer_known(struct run *run, struct partition *p);
+struct next_event next_event_known(const struct run *run, const struct partition *p);
 bool peers_note_idle(struct run *run, const struct partition *p);
 /* The leader: whether a partition's position has risen without records, as far as its owner has said. */
 bool lead_has_risen(const struct run *run);
@@ -329,8 +336,12 @@ static inline bool watermark_is_mark(const struct piece *piece, uint32_t row)
 }
 /* Index behind the next punctuation at or after `row`; `end` if there is none in [row, end). */
 uint32_t watermark_next_mark(const struct piece *piece, uint32_t row, uint32_t end);
-/* Sets which partitions give no rows to the next micro-batch (`align:`); all heads are decoded. */
+/* Sets which partitions give no rows to the next micro-batch (`align:`); all offers are made, and none of them is OFFER_WAIT. */
 void watermark_align(struct run *run);
+/* Whether the partition's rows may wait for those of others, where they have an order of their own. */
+bool watermark_may_align(const struct run *run, const struct partition *p);
+/* The newest event time of the batch's good rows [first, end), and of earlier ones, whose newest one is `newest`. */
+int64_t watermark_newest(const struct batch *batch, uint32_t first, uint32_t end, int64_t newest);
 /* Sets cut->arrival and cut->parts from the partitions. highest: as of sequencer.order_highest, behind the micro-batch. */
 void watermark_contribute(const struct run *run, int64_t highest, struct cut *cut);
 /* Advances the watermarks of all sources and the arrival clock. */

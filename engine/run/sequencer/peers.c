@@ -6,7 +6,9 @@
  *   the leader    has what all owners said: finishes the micro-batch                                PEER_FORMED
  *
  * A micro-batch ends where the earliest offer does, so it takes that offer, and no other one to its end: what is left of the
- * offers is known without a word of the owners, and the next micro-batch can be chosen at once.
+ * offers is known without a word of the owners, and the next micro-batch can be chosen at once. Not so with `align:`: which
+ * partitions are held back depends on the event times of their next rows, which owners say with their cuts, and with offers where
+ * nothing else was left to take. So a micro-batch with rows must be formed before the next one is chosen: one round trip for each.
  *
  * In a replay the leader chooses by the log, before owners have the rows (peers_replay.c).
  *
@@ -32,7 +34,7 @@ void sequencer_peers_init(struct run *run)
     peers->partitions = mem_calloc(partitions, sizeof(*peers->partitions));
     for (uint32_t i = 0; i < partitions; i++)
         peers->partitions[i].taken.time = peers->partitions[i].newest = peers->partitions[i].cut_time =
-            TIME_MIN;
+            peers->partitions[i].next.time = TIME_MIN;
     peers->own.parts = arena_array(&run->arena, struct watermark_part, sources);
     for (uint32_t i = 0; i < SLOTS; i++)
         peers->chosen[i].cut.parts = arena_array(&run->arena, struct watermark_part, sources);

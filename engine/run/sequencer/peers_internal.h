@@ -19,6 +19,10 @@ struct peer_partition {
     uint32_t row, since_cut, skip_rows;
     bool has_begun;
     unsigned said; /* enum offer_state, as it was said last */
+    /* Likewise, where the partition's source has `align:`: behind the rows that were offered, the newest event time of good rows, and
+     * whether rows have an order of their own. */
+    int64_t event;
+    bool has_own_order;
     /* The leader's: what the partition offers and no micro-batch has taken: `count` ends from `first` on, in a ring. */
     struct known_end *ends;
     uint32_t first, count, room;
@@ -32,6 +36,7 @@ struct peer_partition {
         bool is_whole;
     } taken; /* with --until: its rows up to this order time are taken, and where is_whole, those of that time */
     int64_t cut_time, cut_offset; /* of the newest slice that its owner has cut */
+    struct next_event next;       /* once the micro-batch that was chosen last is cut */
     struct byte_buffer
         position; /* the leader's: what the owner said of the last micro-batch with a barrier */
 };
@@ -47,7 +52,8 @@ enum offer_state {
         8, /* with any of them: partition_has_risen, so that a barrier without rows has something to save */
 };
 
-/* Partitions that are over with a micro-batch; become idle with it; have no rows, and are not waited for. */
+/* Partitions that are over with a micro-batch; become idle with it; give it no rows, because they have none and are not waited for,
+ * or because `align:` holds them back. */
 enum list { LIST_OVER, LIST_IDLE, LIST_WITHOUT, LISTS };
 struct ids {
     uint32_t *items, count, room;

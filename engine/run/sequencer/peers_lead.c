@@ -40,6 +40,22 @@ static bool take_ends(struct peer_partition *known, uint64_t count, struct words
     return true;
 }
 
+/* Takes what alignment will compare of a partition, which never falls. */
+static bool take_next(const struct peer_partition *known, struct words *message, struct next_event *next)
+{
+    uint64_t is_aligned = words_take(message);
+    *next = (struct next_event){.is_aligned = is_aligned != 0, .time = (int64_t)words_take(message)};
+    if (message->is_short || is_aligned > 1)
+        return false;
+    return next->is_aligned ? next->time >= known->next.time : next->time == 0;
+}
+
+static void note_next(struct peer_partition *known, struct next_event next)
+{
+    known->next.is_aligned = next.is_aligned;
+    known->next.time = next.is_aligned ? next.time : known->next.time;
+}
+
 static bool take_state(struct peer_partition *known, bool can_rise, struct words *message)
 {
     uint64_t state = words_take(message), dry_us = words_take(message);
@@ -62,8 +78,15 @@ bool lead_take_offers(struct run *run, uint32_t from, struct words *message)
         if (message->is_short || id >= s->partitions_count || s->partitions[id].owner != from)
             return false;
         struct peer_partition *known = &s->peers->partitions[id];
-        if (!take_ends(known, count, message) || !take_state(known, s->partitions[id].has_offsets, message))
+        struct next_event next = known->next;
+        bool is_first = known->count == 0;
+        if (!take_ends(known, count, message) ||
+            (count > 0 && watermark_may_align(run, &s->partitions[id]) &&
+             !take_next(known, message, &next)) ||
+            !take_state(known, s->partitions[id].has_offsets, message))
             return false;
+        if (is_first)
+            note_next(known, next);
         known->is_idle &= count == 0;
     } while (message->left.length > 0);
     return true;
@@ -95,6 +118,11 @@ void offer_known(struct run *run, struct partition *p)
                               .end_time = end->time,
                               .is_cut = end->is_cut,
                               .is_before_until = end->before_until != TIME_MIN && is_left};
+}
+
+struct next_event next_event_known(const struct run *run, const struct partition *p)
+{
+    return run->sequencer->peers->partitions[p->id].next;
 }
 
 void ids_add(struct ids *ids, uint32_t id)
@@ -131,14 +159,15 @@ void peers_note_over(struct run *run, const struct partition *p)
 }
 
 /* Which partitions are over with the micro-batch that was chosen (they have ended, and no rows are left), and which ones it
- * goes without. */
+ * goes without: they have no rows, or are held back. */
 static void note_offers(struct run *run, struct chosen *chosen)
 {
     const struct sequencer *s = run->sequencer;
     for (uint32_t i = 0; i < s->partitions_count; i++) {
         struct peer_partition *known = &s->peers->partitions[i];
         enum offer_tag tag = s->partitions[i].offer.tag;
-        if (tag == OFFER_NONE)
+        bool is_held_back = chosen->number.rows == NUMBER_UP_TO && s->partitions[i].is_held_back;
+        if (tag == OFFER_NONE || is_held_back)
             ids_add(&chosen->without, i);
         if (tag != OFFER_OVER || known->is_over)
             continue;
@@ -170,7 +199,8 @@ static void take_end(const struct run *run, const struct number *number)
     last->count--;
     for (uint32_t i = 0; s->until_us != TIME_MAX && i < s->partitions_count; i++) {
         struct peer_partition *known = &s->peers->partitions[i];
-        if (s->partitions[i].offer.tag != OFFER_ROWS || number->bound < known->taken.time)
+        const struct partition *p = &s->partitions[i];
+        if (p->offer.tag != OFFER_ROWS || p->is_held_back || number->bound < known->taken.time)
             continue;
         known->taken.is_whole =
             i <= number->last || (number->bound == known->taken.time && known->taken.is_whole);
@@ -179,12 +209,14 @@ static void take_end(const struct run *run, const struct number *number)
 }
 
 /* Whether the micro-batch that was chosen last must be formed before the next one can be chosen: what that one is depends on what
- * operators answer. */
+ * operators answer, or on the event times of rows that it leaves (`align:`). */
 static bool must_wait(const struct run *run)
 {
     struct sequencer_peers *peers = run->sequencer->peers;
-    bool is_open = peers->next != sequencer_formed(run);
-    return is_open && chosen_at(peers, peers->next - 1)->number.has_work;
+    if (peers->next == sequencer_formed(run))
+        return false;
+    const struct number *last = &chosen_at(peers, peers->next - 1)->number;
+    return last->has_work || (run->plan->has_alignment && last->rows == NUMBER_UP_TO);
 }
 
 /* Tells each owner what the micro-batch holds, in a replay with the slices of that owner. */
@@ -275,9 +307,13 @@ static bool take_slices(struct run *run, uint32_t from, struct chosen *chosen, s
         bool is_chosen = chosen->number.rows == NUMBER_LOGGED
                              ? lead_is_logged(run, chosen, from, i, &slice)
                              : chosen->number.rows == NUMBER_UP_TO && slice.records - 1 < BATCH_ROWS;
+        struct next_event behind = {0};
+        bool may_align = watermark_may_align(run, &s->partitions[id]);
         if (!is_chosen || slice.time < known->cut_time || slice.time > chosen->number.bound ||
-            slice.offset < known->cut_offset)
+            slice.offset < known->cut_offset || (may_align && !take_next(known, message, &behind)) ||
+            (behind.is_aligned && known->count == 0))
             return false;
+        note_next(known, behind);
         next = id + 1;
         known->cut_time = slice.time;
         known->cut_offset = slice.offset;

@@ -11,23 +11,55 @@ static int64_t last_before(const struct batch *batch, uint32_t first, uint32_t e
     return end > first ? batch->order_time[end - 1] : TIME_MIN;
 }
 
+static void begin_offers(const struct partition *p, struct peer_partition *known)
+{
+    if (known->has_begun)
+        return;
+    known->has_begun = true;
+    known->piece = p->head;
+    known->row = p->head_row;
+    known->since_cut = p->since_cut;
+    known->skip_rows = p->skip_rows;
+    known->event = p->has_event ? p->event_max : TIME_MIN;
+    known->has_own_order = p->has_own_order;
+}
+
+/* Takes in the event times of the rows of a piece that are offered. Returns what alignment will compare once the first one of them is
+ * the partition's next row. */
+static struct next_event pass_events(const struct run *run, const struct partition *p,
+                                     struct peer_partition *known, const struct piece *piece)
+{
+    const struct batch *batch = piece->batch;
+    if (!watermark_may_align(run, p))
+        return (struct next_event){0};
+    known->has_own_order |= piece->has_own_order;
+    if (known->row == batch->rows)
+        return (struct next_event){0};
+    struct next_event next = {.is_aligned = known->has_own_order,
+                              .time = watermark_newest(batch, known->row, known->row + 1, known->event)};
+    known->event = watermark_newest(batch, known->row, batch->rows, known->event);
+    return next;
+}
+
+static void put_next(struct next_event next, struct byte_buffer *out)
+{
+    words_put(out, next.is_aligned);
+    words_put(out, next.is_aligned ? (uint64_t)next.time : 0);
+}
+
 /* Appends the ends of the partition's rows that are decoded and were not offered: its id and the count of them, for each what
- * struct known_end has, and at last its offer_state, and for how long it has been dry. */
+ * struct known_end has; where there are some, and the partition may be held back, the struct next_event of the first row; and at last
+ * its offer_state, and for how long it has been dry. */
 static void put_offers(struct run *run, struct partition *p, struct byte_buffer *out)
 {
     struct sequencer *s = run->sequencer;
     struct peer_partition *known = &s->peers->partitions[p->id];
+    struct next_event first = {0};
     size_t begin = out->length;
     uint64_t count = 0;
     words_put(out, p->id);
     words_put(out, 0);
-    if (!known->has_begun) {
-        known->has_begun = true;
-        known->piece = p->head;
-        known->row = p->head_row;
-        known->since_cut = p->since_cut;
-        known->skip_rows = p->skip_rows;
-    }
+    begin_offers(p, known);
     for (; known->piece < p->tail; known->piece++, known->row = 0) {
         const struct piece *piece = PIECE_AT(p, known->piece);
         if (!atomic_load_explicit(&piece->is_ready, memory_order_acquire) ||
@@ -35,7 +67,10 @@ static void put_offers(struct run *run, struct partition *p, struct byte_buffer 
             break;
         uint32_t skipped = MIN(known->skip_rows, piece->batch->rows);
         known->skip_rows -= skipped;
-        for (known->row = MAX(known->row, skipped); known->row < piece->batch->rows; count++) {
+        known->row = MAX(known->row, skipped);
+        struct next_event next = pass_events(run, p, known, piece);
+        first = count == 0 ? next : first;
+        for (; known->row < piece->batch->rows; count++) {
             bool is_cut;
             uint32_t end = offer_end(s, p, piece, known->row, known->since_cut, &is_cut);
             known->since_cut = is_cut ? 0 : known->since_cut + end - known->row;
@@ -45,6 +80,8 @@ static void put_offers(struct run *run, struct partition *p, struct byte_buffer 
             known->row = end;
         }
     }
+    if (count > 0 && watermark_may_align(run, p))
+        put_next(first, out);
     bool are_all = known->piece == p->tail;
     unsigned state = are_all && p->is_ended && !p->is_reading ? OFFERS_ENDED : 0;
     if (are_all && !p->is_ended && p->dry_us != 0)
@@ -74,9 +111,27 @@ void own_offer(struct run *run)
         peers_send_to(run, run->options.peers->leader);
 }
 
+/* What alignment will compare, of the rows that were offered and are not cut. */
+static struct next_event next_of_offered(const struct run *run, const struct partition *p)
+{
+    const struct peer_partition *known = &run->sequencer->peers->partitions[p->id];
+    struct next_event next = {.is_aligned = p->has_own_order};
+    uint32_t row = p->head_row;
+    for (uint64_t i = p->head; known->has_begun && i < known->piece; i++, row = 0) {
+        const struct piece *piece = PIECE_AT(p, i);
+        next.is_aligned |= piece->has_own_order;
+        if (row == piece->batch->rows)
+            continue;
+        next.time = watermark_newest(piece->batch, row, row + 1, p->has_event ? p->event_max : TIME_MIN);
+        return next;
+    }
+    return (struct next_event){0};
+}
+
 static void put_cut(struct run *run, const struct number *number, const struct cut *cut,
                     struct byte_buffer *out)
 {
+    const struct sequencer *s = run->sequencer;
     peers_begin(out, PEER_CUT);
     words_put(out, number->micro_batch);
     words_put(out, cut->slices_count);
@@ -85,6 +140,9 @@ static void put_cut(struct run *run, const struct number *number, const struct c
         words_put(out, cut->slices[i].records);
         words_put(out, (uint64_t)cut->slices[i].time);
         words_put(out, (uint64_t)cut->slices[i].offset);
+        const struct partition *p = &s->partitions[cut->slices[i].partition];
+        if (watermark_may_align(run, p))
+            put_next(next_of_offered(run, p), out);
     }
     if (number->cut == NO_PARTITION)
         return;

@@ -352,19 +352,33 @@ uint32_t watermark_next_mark(const struct piece *piece, uint32_t row, uint32_t e
 
 /* --- Alignment --- */
 
-/* The partition's newest event time, its next row included if that row is good. */
-static int64_t next_event(const struct partition *p)
+bool watermark_may_align(const struct run *run, const struct partition *p)
 {
-    const struct batch *batch = PIECE_AT(p, p->head)->batch;
-    int64_t newest = p->has_event ? p->event_max : TIME_MIN;
-    bool is_good = is_selected(batch, p->head_row);
-    return is_good ? MAX(newest, batch->event_time[p->head_row]) : newest;
+    return node_of(run, p)->has_time && node_of(run, p)->common->align_us > 0;
 }
 
-static bool is_aligned(const struct run *run, const struct partition *p)
+int64_t watermark_newest(const struct batch *batch, uint32_t first, uint32_t end, int64_t newest)
 {
-    return p->head < p->tail && p->has_own_order && node_of(run, p)->has_time &&
-           node_of(run, p)->common->align_us > 0;
+    if (batch->sel == NULL)
+        for (uint32_t row = first; row < end; row++)
+            newest = MAX(newest, batch->event_time[row]);
+    for (uint32_t i = 0; batch->sel != NULL && i < batch->selected && batch->sel[i] < end; i++)
+        if (batch->sel[i] >= first)
+            newest = MAX(newest, batch->event_time[batch->sel[i]]);
+    return newest;
+}
+
+static struct next_event next_event(const struct run *run, const struct partition *p)
+{
+    struct next_event next = {.is_aligned = p->offer.tag == OFFER_ROWS && watermark_may_align(run, p)};
+    if (!next.is_aligned)
+        return next;
+    if (unlikely(run->sequencer->peers != NULL))
+        return next_event_known(run, p);
+    next.is_aligned = p->has_own_order;
+    next.time = watermark_newest(PIECE_AT(p, p->head)->batch, p->head_row, p->head_row + 1,
+                                 p->has_event ? p->event_max : TIME_MIN);
+    return next;
 }
 
 void watermark_align(struct run *run)
@@ -373,13 +387,14 @@ void watermark_align(struct run *run)
     int64_t slowest = TIME_MAX;
     if (!run->plan->has_alignment)
         return;
-    for (uint32_t i = 0; i < s->partitions_count; i++)
-        if (is_aligned(run, &s->partitions[i]))
-            slowest = MIN(slowest, next_event(&s->partitions[i]));
+    for (uint32_t i = 0; i < s->partitions_count; i++) {
+        struct next_event next = next_event(run, &s->partitions[i]);
+        slowest = next.is_aligned ? MIN(slowest, next.time) : slowest;
+    }
     for (uint32_t i = 0; i < s->partitions_count; i++) {
         struct partition *p = &s->partitions[i];
-        p->is_held_back =
-            is_aligned(run, p) && next_event(p) > time_add(slowest, node_of(run, p)->common->align_us);
+        struct next_event next = next_event(run, p);
+        p->is_held_back = next.is_aligned && next.time > time_add(slowest, node_of(run, p)->common->align_us);
     }
 }
 

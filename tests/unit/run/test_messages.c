@@ -1,5 +1,6 @@
 /* Wrong messages to a worker: it takes none that the job cannot have, and none ends the process or keeps it from coming to rest.
  * The test also runs under ASan. */
+#include "arrivals.h"
 #include "core/batch_codec_format.h"
 #include "core/mem.h"
 #include "later.h"
@@ -25,7 +26,14 @@ static const char text[] = "source a = sequence { count: 40, keys: 9, rate: 900,
                            "stream l = w | later 2\n"
                            "sink l = null from l\n";
 
-static const char log_path[] = "messages.order";
+/* One partition on each of two workers, of which one waits for the other. */
+static const char text_that_waits[] =
+    "source a = arrivals { partitions: 2, count: 45, batch: 8, delay: 20ms, late: 3ms, event_time: ts, align: 5ms }\n"
+    "stream w = a | dedup by key within 4ms\n"
+    "stream l = w | later 2\n"
+    "sink l = null from l\n";
+
+static const char log_path[] = "messages.order", log_that_waits[] = "waits.order";
 
 static struct talk_job jobs[] = {
     {.text = text, .workers = 2, .lanes = 1, .self = 0, .leader = 0}, /* the leader */
@@ -48,6 +56,9 @@ static struct talk_job jobs[] = {
      .leader = 0,
      .replays = log_path}, /* a replay, and what follows behind the log */
     {.text = text, .workers = 2, .lanes = 1, .self = 0, .leader = 1, .replays = log_path},
+    {.text = text_that_waits, .workers = 2, .lanes = 1, .self = 0, .leader = 0},
+    {.text = text_that_waits, .workers = 2, .lanes = 1, .self = 0, .leader = 1},
+    {.text = text_that_waits, .workers = 2, .lanes = 1, .self = 0, .leader = 0, .replays = log_that_waits},
 };
 
 static uint64_t word(const struct told *told, size_t index)
@@ -155,8 +166,9 @@ static void test_length(void **state)
 
 /* --- Words --- */
 
-/* Whether another worker could say any value there, as far as this one knows: times, and what ends with no micro-batch. */
-static bool is_free(const struct told *told, size_t index)
+/* Whether another worker could say any value there, as far as this one knows: times, and what ends with no micro-batch. waits: the
+ * sources wait for each other; then the first event time behind what is offered, or cut, is said where there is one. */
+static bool is_free(const struct told *told, size_t index, bool waits)
 {
     enum {
         AT_ENDS = 3,
@@ -169,11 +181,15 @@ static bool is_free(const struct told *told, size_t index)
         AT_OFFSET = 7
     };
     uint64_t count = word(told, 2);
-    size_t begin = AT_LISTS;
+    size_t begin = AT_LISTS, slice = waits ? 6 : 4;
     switch (word(told, 0)) {
     case PEER_OFFERS:
-        return index >= AT_ENDS &&
-               (index < AT_ENDS + 3 * count ? (index - AT_ENDS) % 3 != 1 : index == AT_ENDS + 3 * count + 1);
+        if (index < AT_ENDS + 3 * count)
+            return index >= AT_ENDS && (index - AT_ENDS) % 3 != 1;
+        begin = AT_ENDS + 3 * count;
+        if (waits && count > 0 && index < begin + 2)
+            return index == begin + 1 && word(told, begin) == 1;
+        return index == begin + (waits && count > 0 ? 3 : 1);
     case PEER_NUMBER:
         if (index <= AT_LAST)
             return index == AT_BOUND || index == AT_HIGHEST || (index == AT_LAST && count != 1);
@@ -184,10 +200,13 @@ static bool is_free(const struct told *told, size_t index)
     case PEER_PARTITION:
         return index == AT_OFFSET || index > AT_OFFSET + 1; /* its name: by its place it is known */
     case PEER_CUT:
-        if (index < AT_SLICES + 4 * count)
-            return index >= AT_SLICES && (index - AT_SLICES) % 4 >= 2;
-        index -= AT_SLICES +
-                 4 * count; /* then the arrival, and five words of each source: a holder is none, or known */
+        if (index < AT_SLICES + slice * count) {
+            size_t within = index < AT_SLICES ? 0 : (index - AT_SLICES) % slice;
+            return within == 2 || within == 3 || (within == 5 && word(told, index - 1) == 1);
+        }
+        index -=
+            AT_SLICES +
+            slice * count; /* then the arrival, and five words of each source: a holder is none, or known */
         return index == 0 || ((index - 1) % 5 != 0 && (index - 1) % 5 != 2);
     case PEER_FORMED: return index > AT_DONE + word(told, AT_DONE);
     default: return false;
@@ -199,7 +218,7 @@ static void replace(struct changed *c)
     struct told *told = told_of(c);
     for (c->index = 0; c->index < words_of(told); c->index++) {
         uint64_t was = word(told, c->index);
-        bool can_be = is_free(told, c->index);
+        bool can_be = is_free(told, c->index, c->job->text == text_that_waits);
         const uint64_t values[] = {UINT64_MAX, INT64_MAX, (uint64_t)INT64_MIN, was + (1ULL << 32), PEER_TAGS};
         for (size_t i = 0; i < ARRAY_COUNT(values); i++) {
             c->value = values[i];
@@ -271,6 +290,34 @@ static void test_near_by(void **state)
 {
     (void)state;
     for_each("near by", near_by);
+}
+
+static uint32_t cuts_seen[2]; /* without a row behind the cut, and with one */
+
+/* What is said of the row behind a cut: its event time does not fall behind what was offered; where all that was offered is cut, no
+ * row is there. */
+static void wait_for_another(struct changed *c)
+{
+    struct told *told = told_of(c);
+    if (word(told, 0) != PEER_CUT || word(told, 2) != 1 || c->job->text != text_that_waits ||
+        c->job->replays != NULL)
+        return;
+    c->index = 7;
+    uint64_t was[] = {word(told, c->index), word(told, c->index + 1)};
+    c->value = was[0] == 1 ? (uint64_t)INT64_MIN : INT64_MAX;
+    set_word(told, c->index, 1);
+    set_word(told, c->index + 1, c->value);
+    must_be_refused(c);
+    set_word(told, c->index, was[0]);
+    set_word(told, c->index + 1, was[1]);
+    cuts_seen[was[0]]++;
+}
+
+static void test_next_rows(void **state)
+{
+    (void)state;
+    for_each("wait for another", wait_for_another);
+    assert_true(cuts_seen[0] > 0 && cuts_seen[1] > 1);
 }
 
 /* --- Senders, and turns --- */
@@ -449,6 +496,18 @@ static void test_differs(void **state)
     for_each("differ", differ);
 }
 
+/* Writes the log of the job's first 20 ms. */
+static void record_log(const char *of, const char *path)
+{
+    struct talk_job logged = jobs[0];
+    struct script script;
+    logged.text = of;
+    logged.order = path;
+    logged.until_us = 20000;
+    talk_record(&logged, &script);
+    script_free(&script);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -457,20 +516,19 @@ int main(void)
         cmocka_unit_test(test_senders),        cmocka_unit_test(test_turns),
         cmocka_unit_test(test_rows),           cmocka_unit_test(test_consumers),
         cmocka_unit_test(test_first),          cmocka_unit_test(test_stop),
-        cmocka_unit_test(test_rises),          cmocka_unit_test(test_differs)};
+        cmocka_unit_test(test_rises),          cmocka_unit_test(test_differs),
+        cmocka_unit_test(test_next_rows)};
     for (size_t j = 0; j < ARRAY_COUNT(jobs); j++)
-        jobs[j].registry = registry_with_later();
+        jobs[j].registry = registry_with_arrivals(registry_with_later());
     char folder[] = "messages-XXXXXX";
     if (mkdtemp(folder) == NULL || setenv("TMPDIR", ".", 1) != 0) /* of each run's store */
         return 2;
-    struct talk_job logged = jobs[0];
-    logged.order = log_path;
-    logged.until_us = 20000;
-    struct script script;
     if (chdir(folder) != 0)
         return 2;
-    talk_record(&logged, &script);
-    script_free(&script);
+    record_log(text, log_path);
+    record_log(text_that_waits, log_that_waits);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    return unlink(log_path) != 0 || chdir("..") != 0 || rmdir(folder) != 0 ? 2 : failed;
+    return (unlink(log_path) | unlink(log_that_waits)) != 0 || chdir("..") != 0 || rmdir(folder) != 0
+               ? 2
+               : failed;
 }

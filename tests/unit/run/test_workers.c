@@ -1,4 +1,6 @@
 /* What several workers do as one: the order log, byte for byte, up to --until and up to a stop. */
+#include "arrivals.h"
+#include "cli/commands.h"
 #include "core/mem.h"
 #include "core/order_log.h"
 #include "core/os.h"
@@ -34,6 +36,27 @@ static const char job_of_files[] =
     "stream w = s | window by key over tumbling(1s) { n: count(), f: first(ts) }\n"
     "sink w = null from w\n"
     "sink late = null from w.late\n";
+
+/* Sources that wait for each other: four partitions that lie apart by more than is allowed, beside one whose source waits for none,
+ * and one that is merged by event time. WAITS: what the sources wait for. */
+#define JOB_THAT_WAITS(WAITS)                                                                                \
+    "source a = arrivals { partitions: 2, count: 9000, step: 2200us, delay: 400ms, late: 90ms, batch: 700\n" \
+    "  event_time: ts, max_delay: 20ms" WAITS " }\n"                                                         \
+    "source b = arrivals { partitions: 2, count: 3000, step: 7ms, late: 9ms, batch: 90, seed: 2\n"           \
+    "  event_time: ts" WAITS " }\n"                                                                          \
+    "source c = arrivals { count: 1000, step: 20ms, delay: 2s, seed: 3, event_time: ts }\n"                  \
+    "source d = sequence { count: 900, keys: 10, rate: 45, event_time: ts" WAITS " }\n"                      \
+    "stream e = d | select id, key, ts\n"                                                                    \
+    "stream u = a | union b, c, e\n"                                                                         \
+    "stream f = u | feature by key over 1h { n: count(), before: last(id) }\n"                               \
+    "stream w = f | window by key over tumbling(100ms) { n: count(), s: sum(before) }\n"                     \
+    "stream l = a | window by key over tumbling(10ms) { n: count(), f: first(id) }\n"                        \
+    "sink f = null from f\n"                                                                                 \
+    "sink w = null from w\n"                                                                                 \
+    "sink l = null from l\n"                                                                                 \
+    "sink late = null from l.late\n"
+
+static const char job_that_waits[] = JOB_THAT_WAITS(", align: 150ms");
 
 static void write_file(const char *path, uint32_t rows, uint32_t seed)
 {
@@ -105,21 +128,29 @@ static void test_files(void **state)
         assert_int_equal(unlink(names[i]), 0);
 }
 
+/* A job, and the records between its cuts. */
+struct ordered {
+    const char *job, *cut;
+};
+
 static void test_order_log(void **state)
 {
     /* With cuts after 53 records, one of source `a` is at 1 s, where the other sources have a row, too. */
     static const int64_t untils[] = {0, 1, 1000001, 3333333, 19000000};
-    set_cut(*state);
+    const struct ordered *of = *state;
+    set_cut(of->cut);
     for (size_t u = 0; u < ARRAY_COUNT(untils); u++) {
         struct outcome first, other;
         size_t first_bytes, bytes;
-        struct way way = {.until_us = untils[u], .order = "alone.order"};
-        workers_run(job, 0, 2, &way, &first);
+        struct way way = {.registry = registry_with_arrivals(&builtin_registry),
+                          .until_us = untils[u],
+                          .order = "alone.order"};
+        workers_run(of->job, 0, 2, &way, &first);
         char *log = read_file(way.order, &first_bytes);
         assert_int_equal(first.is_finished, untils[u] == 0);
         for (size_t i = 0; i < ARRAY_COUNT(sizes); i++) {
             way.order = "workers.order";
-            workers_run(job, sizes[i].workers, sizes[i].lanes, &way, &other);
+            workers_run(of->job, sizes[i].workers, sizes[i].lanes, &way, &other);
             same(&first, &other);
             char *again = read_file(way.order, &bytes);
             assert_int_equal(bytes, first_bytes);
@@ -131,6 +162,18 @@ static void test_order_log(void **state)
         assert_int_equal(unlink("alone.order"), 0);
     }
     set_cut(NULL);
+}
+
+/* The sources of the job wait for each other: without that, rows come in another order. */
+static void test_that_sources_wait(void **state)
+{
+    const struct way way = {.registry = registry_with_arrivals(&builtin_registry)};
+    struct outcome waits, other;
+    (void)state;
+    workers_run(job_that_waits, 0, 2, &way, &waits);
+    workers_run(JOB_THAT_WAITS(""), 0, 2, &way, &other);
+    assert_string_not_equal(waits.notes[0], other.notes[0]);
+    assert_true(memcmp(waits.notes[3], "0 rows", 6) != 0); /* some are late */
 }
 
 /* The stopped log has the entries of the whole one up to its last micro-batch, which has no rows. Returns how many micro-batches
@@ -170,15 +213,17 @@ static void test_stop(void **state)
     struct outcome outcome;
     size_t whole_bytes, bytes;
     bool is_stopped[ARRAY_COUNT(sizes)] = {false};
-    (void)state;
-    workers_run(long_job, 0, 2, &(struct way){.order = "whole.order"}, &outcome);
+    const char *text = *state;
+    struct way way = {.registry = registry_with_arrivals(&builtin_registry), .order = "whole.order"};
+    workers_run(text, 0, 2, &way, &outcome);
     char *whole = read_file("whole.order", &whole_bytes);
     for (size_t i = 0; i < ROUNDS * ARRAY_COUNT(sizes); i++) {
         size_t size = i % ARRAY_COUNT(sizes);
         if (is_stopped[size])
             continue;
-        workers_run(long_job, sizes[size].workers, sizes[size].lanes,
-                    &(struct way){.stops_after = 5 + size, .order = "stopped.order"}, &outcome);
+        way.stops_after = 5 + size;
+        way.order = "stopped.order";
+        workers_run(text, sizes[size].workers, sizes[size].lanes, &way, &outcome);
         char *log = read_file("stopped.order", &bytes);
         if (!outcome.is_finished)
             assert_int_equal(is_beginning((struct str){whole, whole_bytes}, (struct str){log, bytes}),
@@ -234,13 +279,16 @@ static void test_ended(void **state)
  * behind which the order is computed; and with other passes behind the end. */
 static void test_replay(void **state)
 {
-    static const char *const jobs[] = {job, job, job_with_later, job_with_later};
-    static const int64_t untils[] = {0, 3333333, 0, 60000000};
+    static const char *const jobs[] = {job,           job, job_with_later, job_with_later, job_that_waits,
+                                       job_that_waits};
+    static const int64_t untils[] = {0, 3333333, 0, 60000000, 0, 3333333};
     (void)state;
     for (size_t j = 0; j < ARRAY_COUNT(jobs); j++) {
         struct outcome first, other;
         size_t first_bytes, bytes;
-        struct way way = {.registry = registry_with_later(), .order = "log.order", .until_us = untils[j]};
+        struct way way = {.registry = registry_with_arrivals(registry_with_later()),
+                          .order = "log.order",
+                          .until_us = untils[j]};
         set_cut(j % 2 == 0 ? "53" : NULL);
         workers_run(jobs[j], j == 0 ? 3 : 0, 2, &way, &first);
         set_cut(NULL);
@@ -299,12 +347,18 @@ static void test_other_records(void **state)
 
 int main(void)
 {
-    static char cut[] = "53";
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order_log),    cmocka_unit_test_prestate(test_order_log, cut),
-        cmocka_unit_test(test_files),        cmocka_unit_test(test_stop),
-        cmocka_unit_test(test_ended),        cmocka_unit_test(test_replay),
-        cmocka_unit_test(test_other_records)};
+    static struct ordered of[] = {{job, NULL}, {job, "53"}, {job_that_waits, NULL}, {job_that_waits, "53"}};
+    const struct CMUnitTest tests[] = {cmocka_unit_test_prestate(test_order_log, &of[0]),
+                                       cmocka_unit_test_prestate(test_order_log, &of[1]),
+                                       cmocka_unit_test_prestate(test_order_log, &of[2]),
+                                       cmocka_unit_test_prestate(test_order_log, &of[3]),
+                                       cmocka_unit_test(test_that_sources_wait),
+                                       cmocka_unit_test(test_files),
+                                       cmocka_unit_test_prestate(test_stop, (void *)long_job),
+                                       cmocka_unit_test_prestate(test_stop, (void *)job_that_waits),
+                                       cmocka_unit_test(test_ended),
+                                       cmocka_unit_test(test_replay),
+                                       cmocka_unit_test(test_other_records)};
     char folder[] = "workers-XXXXXX";
     if (mkdtemp(folder) == NULL || chdir(folder) != 0)
         return 2;
