@@ -14,7 +14,7 @@ static const struct option arrivals_options[] = {
     OPTION_INT(struct arrivals, partitions, "partitions", 0, "1", "1", "8", "number of partitions"),
     OPTION_INT(struct arrivals, count, "count", 0, "1000", "0", "1000000000", "records of each partition"),
     OPTION_INT(struct arrivals, keys, "keys", 0, "10", "1", "1000000", "number of different keys"),
-    OPTION_INT(struct arrivals, batch, "batch", 0, "4096", "1", "4096", "records in a batch, at most"),
+    OPTION_INT(struct arrivals, batch, "batch", 0, "1024", "1", "1024", "records in a batch"),
     OPTION_INT(struct arrivals, seed, "seed", 0, "1", "0", "1000000", "seed of the records"),
     OPTION_DURATION(struct arrivals, step_us, "step", 0, "1ms", "1us", "1d",
                     "time from one arrival to the next one, on average"),
@@ -65,7 +65,7 @@ static enum read_status arrivals_read(struct source *source, uint32_t partition,
         return READ_END;
     raw->records = NULL;
     raw->data_bytes = 0;
-    raw->count = (uint32_t)MIN(count - *next, (uint64_t)arrivals->batch);
+    raw->count = (uint32_t)MIN(count - *next, MIN((uint64_t)arrivals->batch, BATCH_ROWS));
     raw->position = (struct source_position){.a = partition, .record = *next};
     *next += raw->count;
     raw->next = (struct source_position){.a = partition, .record = *next};

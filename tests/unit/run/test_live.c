@@ -215,13 +215,15 @@ static void replay_by(const char *job, const char *path, uint32_t count, uint32_
  * several workers. */
 static void test_workers_are_done_again(void **state)
 {
-    static const char job[] =
-        "source s = fake_source { event_time: ts, idle_after: 30ms }\n"
-        "stream w = s | with k = id % 5 | window by k over tumbling(10ms) { n: count(), f: first(id) }\n"
-        "sink out = fake_sink from w {}\n";
+    char job[300];
     enum { WORKERS = 3, ROWS = 300 };
     struct test_random random = {7};
-    (void)state;
+    snprintf(
+        job, sizeof(job),
+        "source s = fake_source { event_time: ts, idle_after: 30ms%s }\n"
+        "stream w = s | with k = id %% 5 | window by k over tumbling(10ms) { n: count(), f: first(id) }\n"
+        "sink out = fake_sink from w {}\n",
+        *state == NULL ? "" : (const char *)*state);
     for (uint32_t lanes = 1; lanes <= 2; lanes++) {
         char path[64];
         struct live *lives[WORKERS];
@@ -229,6 +231,8 @@ static void test_workers_are_done_again(void **state)
         struct workers *workers = workers_new(WORKERS, lanes);
         new_path(path);
         reset(4);
+        for (uint32_t i = 1; i < 4 && *state != NULL; i++)
+            fake_source.delay[i] = 2000 * i;
         for (uint32_t i = 0; i < WORKERS; i++) {
             struct run_options options = on(lanes);
             options.peers = workers_peers(workers, i);
@@ -478,6 +482,7 @@ static void test_resume_in_smaller_batches(void **state)
 
 int main(void)
 {
+    static char align[] = ", align: 1ms";
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_goes_on_without_the_quiet),
         cmocka_unit_test(test_waits_for_the_late),
@@ -486,6 +491,7 @@ int main(void)
         cmocka_unit_test(test_found_while_running),
         cmocka_unit_test(test_done_again_by_the_log),
         cmocka_unit_test(test_workers_are_done_again),
+        cmocka_unit_test_prestate(test_workers_are_done_again, align),
         cmocka_unit_test(test_done_again_in_small_batches),
         cmocka_unit_test(test_commits_in_a_lull),
         cmocka_unit_test(test_full_sink),

@@ -1,6 +1,7 @@
 /* Time of sources: the clock of arrival (processing time) ticks without records, and does so again in a
  * replay; a partition that is ahead by event time waits for one that is behind, live and from a recording. */
 #include "live_rig.h"
+#include "workers.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -145,6 +146,40 @@ static void test_alignment(void **state)
     }
 }
 
+/* Several workers hold partition 0 back, too, as long as partition 1 has rows. Both are live; all rows are there from the beginning. */
+static void test_alignment_of_workers(void **state)
+{
+    (void)state;
+    enum { ROWS = 3000, BATCH = 64, WORKERS_MAX = 3 };
+    static const char *const jobs[] = {
+        ALIGN("fake_source"), "source s = fake_source { event_time: ts }\nsink out = fake_sink from s {}\n"};
+    for (uint32_t count = 1; count <= WORKERS_MAX; count++)
+        for (size_t j = 0; j < ARRAY_COUNT(jobs); j++) {
+            struct workers *workers = workers_new(count, count + 1);
+            struct live *lives[WORKERS_MAX];
+            struct run *runs[WORKERS_MAX];
+            reset(2);
+            fake_source.batch_max = BATCH;
+            fill_late(ROWS);
+            for (uint32_t i = 0; i < count; i++) {
+                struct run_options options = on(2);
+                options.peers = workers_peers(workers, i);
+                lives[i] = begin(jobs[j], &options);
+                runs[i] = lives[i]->run;
+            }
+            workers_begin(workers, runs);
+            wait_for(&fake_sink.count, 2 * ROWS);
+            end_fake_source();
+            workers_end(workers);
+            for (uint32_t i = 0; i < count; i++)
+                end(lives[i]);
+            workers_free(workers);
+            /* Before the end of partition 1, which is 1 ms behind. */
+            fake_sink.count = 2 * ROWS - 2 * 1200;
+            assert_true(j == 0 ? furthest_ahead() <= 100 + 2 * BATCH : furthest_ahead() >= 1000);
+        }
+}
+
 /* A row whose event time is too far ahead of its arrival time (`max_jump`, by default a day) goes
  * to dead letters. */
 static void test_ahead_of_arrival(void **state)
@@ -216,9 +251,11 @@ static void test_ended(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ended), cmocka_unit_test(test_clock_ticks),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ended),
+                                       cmocka_unit_test(test_clock_ticks),
                                        cmocka_unit_test(test_windows_by_arrival),
                                        cmocka_unit_test(test_alignment),
+                                       cmocka_unit_test(test_alignment_of_workers),
                                        cmocka_unit_test(test_ahead_of_arrival)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

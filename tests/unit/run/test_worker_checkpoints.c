@@ -1,5 +1,6 @@
 /* Checkpoints of several workers: they change no row and no entry of the order log; what becomes the head has a part of each; and a job
  * that is killed goes on from the head, at any number of workers, as if it had not been. */
+#include "arrivals.h"
 #include "later.h"
 #include "workers.h"
 
@@ -36,7 +37,23 @@
     "sink p = null from m.predictions\n"                                                                     \
     "sink o = file from w { path: \"out/{n}.jsonl\", roll_rows: 100 }\n"
 
-static const char job[] = "job j { checkpoint: { dir: \"alone\", every: 10ms } }\n" STREAMS;
+static const char job_of_streams[] = "job j { checkpoint: { dir: \"alone\", every: 10ms } }\n" STREAMS;
+
+/* Partitions of which one waits for the others, and goes on when they end. */
+static const char job_that_waits[] =
+    "job j { checkpoint: { dir: \"alone\", every: 10ms } }\n"
+    "source a = arrivals { partitions: 2, count: 4000, keys: 300, step: 1ms, delay: 400ms, late: 20ms, batch: 512\n"
+    "  event_time: ts, align: 150ms }\n"
+    "source b = arrivals { count: 4000, keys: 300, step: 1ms, seed: 2, event_time: ts, align: 100ms }\n"
+    "stream u = a | union b\n"
+    "stream f = u | feature by key over 1h { n: count(), before: last(id) }\n"
+    "stream g = f | gate\n"
+    "stream w = f | window by key over tumbling(1s) { n: count(), s: sum(before) }\n"
+    "sink f = null from g\n"
+    "sink w = null from w\n"
+    "sink o = file from w { path: \"out/{n}.jsonl\", roll_rows: 100 }\n";
+
+static const char *job = job_of_streams;
 
 static const struct registry *registry; /* with the operator `gate` */
 
@@ -234,7 +251,7 @@ struct life {
     unsigned fails_at; /* the write of so many a MANIFEST or GENERATION fails; 0: none */
     unsigned refuses;  /* so many heads, the first ones, are not taken */
 };
-#define LIFE "%u:%u:%u:%u:%u:%u:%u"
+#define LIFE "%u:%u:%u:%u:%u:%u:%u:%u" /* and whether it is job_that_waits */
 
 static void live(const struct life *life, struct outcome *outcome)
 {
@@ -263,7 +280,7 @@ static void live_and_die(const struct life *life)
     int status;
     char text[64];
     snprintf(text, sizeof(text), LIFE, life->workers, life->lanes, life->incarnation, life->dies_at,
-             life->dies_before, life->fails_at, life->refuses);
+             life->dies_before, life->fails_at, life->refuses, job == job_that_waits);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
@@ -289,14 +306,15 @@ static void is_of_epoch(uint64_t epoch)
 
 /* A job that is killed again and again, and begins each time with the head, at other numbers of workers, gives what it gives alone
  * without a break. Each second life dies before its second head is there: then parts newer than the head lie in the directories. In
- * the first life one worker's part of the first checkpoint fails, where there are several: then no part of it counts. */
+ * the first life of job_of_streams one worker's part of the first checkpoint fails, where there are several: then no part of it
+ * counts. */
 static void goes_on(const struct size *lives, size_t count, const struct outcome *alone)
 {
     struct outcome outcome;
     for (unsigned i = 0; i < count; i++) {
         bool is_last = i + 1 == count;
         struct life life = {lives[i].workers, lives[i].lanes, i + 1, is_last ? 0 : 2, i % 2, 0, 0};
-        if (i == 0 && life.workers > 1)
+        if (i == 0 && life.workers > 1 && job == job_of_streams)
             life.fails_at = life.workers + 2; /* each has written its GENERATION before */
         if (is_last)
             live(&life, &outcome);
@@ -513,32 +531,58 @@ static void set_knobs(unsigned fails_at)
     arena_free(&arena);
 }
 
+static void set_job(const char *text)
+{
+    job = text;
+    (void)os_remove_tree("expected");
+}
+
+static int begin_to_wait(void **state)
+{
+    (void)state;
+    set_job(job_that_waits);
+    return 0;
+}
+
+static int end_to_wait(void **state)
+{
+    (void)state;
+    set_job(job_of_streams);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     struct life life;
     struct outcome outcome;
-    registry = registry_with(&operator_gate);
+    unsigned waits;
+    registry = registry_with_arrivals(registry_with(&operator_gate));
     if (argc == 2 && sscanf(argv[1], LIFE, &life.workers, &life.lanes, &life.incarnation, &life.dies_at,
-                            &life.dies_before, &life.fails_at, &life.refuses) == 7) {
+                            &life.dies_before, &life.fails_at, &life.refuses, &waits) == 8) {
+        job = waits == 0 ? job_of_streams : job_that_waits;
         set_knobs(life.fails_at);
         live(&life, &outcome);
         return 0; /* it should have been killed */
     }
     static char refuses[] = "refuses";
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_manifest),
-                                       cmocka_unit_test(test_same),
-                                       cmocka_unit_test_prestate(test_same, refuses),
-                                       cmocka_unit_test(test_unpublished),
-                                       cmocka_unit_test(test_in_doubt),
-                                       cmocka_unit_test(test_from_alone),
-                                       cmocka_unit_test(test_part_alone),
-                                       cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_death)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_manifest),
+        cmocka_unit_test(test_same),
+        cmocka_unit_test_prestate(test_same, refuses),
+        cmocka_unit_test(test_unpublished),
+        cmocka_unit_test(test_in_doubt),
+        cmocka_unit_test(test_from_alone),
+        cmocka_unit_test(test_part_alone),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_death),
+        cmocka_unit_test_setup_teardown(test_same, begin_to_wait, end_to_wait),
+        cmocka_unit_test_setup_teardown(test_from_alone, begin_to_wait, end_to_wait),
+        cmocka_unit_test_setup_teardown(test_death, begin_to_wait, end_to_wait)};
     char folder[] = "worker-checkpoints-XXXXXX";
     if (mkdtemp(folder) == NULL || chdir(folder) != 0)
         return 2;
     set_knobs(0);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    (void)os_remove_tree("expected");
+    set_job(NULL);
     return chdir("..") != 0 || rmdir(folder) != 0 ? 2 : failed;
 }
