@@ -5,7 +5,7 @@
  *
  *     NAME           the cluster's: no other one may go on with what is here; a run that is alone refuses a directory with `cluster`
  *     worker-N       checkpoints of worker N
- *     heads/I-E      manifest of the checkpoint of epoch E, made in incarnation I; etcd says which one is the head */
+ *     heads          manifests of checkpoints (run/head.h); etcd says which one is the head */
 #include "cli/run_cluster.h"
 
 #include "cli/commands.h"
@@ -31,7 +31,6 @@ enum {
     SAY_WAIT_US = 10000000,
     RETURN_US = 5000000, /* in which workers that have gone may come back, before the others begin without them */
     ASK_AGAIN_US = 1000000,
-    HEAD_BYTES_MAX = 1 << 20,
     LIFE_GOES_ON = -1, /* in place of an exit status: the worker goes on */
 };
 
@@ -114,9 +113,9 @@ static int write_whole(const char *path, struct str bytes)
 {
     char *made = mem_alloc(strlen(path) + 32);
     snprintf(made, strlen(path) + 32, "%s.new-%ld", path, (long)getpid());
-    int error = os_write_file(made, bytes.data, bytes.length, "head.write", "head.sync");
+    int error = os_write_file(made, bytes.data, bytes.length, NULL, NULL);
     if (error == 0)
-        error = os_rename(made, path, "head.rename");
+        error = os_rename(made, path, NULL);
     free(made);
     return error != 0 ? error : os_fsync_parent(path, NULL);
 }
@@ -162,11 +161,6 @@ static bool note_before(struct cluster *c)
 
 /* --- Heads --- */
 
-static const char *head_path(struct cluster *c, struct str name)
-{
-    return arena_printf(&c->arena, "%s/%.*s", c->heads, STR_ARGS(name));
-}
-
 static void digest_text(struct str bytes, char *text)
 {
     uint8_t digest[CHECKPOINT_DIGEST_BYTES];
@@ -174,38 +168,36 @@ static void digest_text(struct str bytes, char *text)
     hex_text(digest, sizeof(digest), text);
 }
 
-/* Whether it is the name that a head of that incarnation and epoch has. */
-static bool is_head_name(const struct cluster_head *head)
-{
-    char name[48];
-    snprintf(name, sizeof(name), "%" PRIu64 "-%" PRIu64, head->incarnation, head->epoch);
-    return str_is(head->manifest, name);
-}
-
 /* Reads the manifest with which the round begins; empty: it begins with nothing. False after a diagnostic. */
 static bool read_head(struct part *part)
 {
     struct cluster *c = part->cluster;
     const struct cluster_head *head = &part->round->head;
-    char *bytes, digest[2 * CHECKPOINT_DIGEST_BYTES + 1];
-    size_t length;
+    char digest[2 * CHECKPOINT_DIGEST_BYTES + 1], name[RUN_HEAD_NAME_BYTES];
     bool is_there;
     if (head->revision == 0)
         return find_before(c, &part->head, &is_there);
-    const char *path = head_path(c, head->manifest);
-    int error = is_head_name(head) ? os_read_file(path, HEAD_BYTES_MAX, &bytes, &length) : EINVAL;
-    if (error != 0)
-        return fail_file(c, "read the head", path, error);
-    buffer_append(&part->head, bytes, length);
-    free(bytes);
+    run_head_name((uint32_t)head->incarnation + c->before, head->epoch, name);
+    const char *path = arena_printf(&c->arena, "%s/%s", c->heads, name);
+    struct run_head *decoded = mem_alloc(sizeof(*decoded));
+    bool is_good = run_head_load(path, &part->head, decoded, &c->load->diags);
+    free(decoded);
     digest_text((struct str){part->head.data, part->head.length}, digest);
-    if (str_is(head->digest, digest))
-        return true;
+    if (!is_good || (str_is(head->manifest, name) && str_is(head->digest, digest)))
+        return is_good;
     struct diag *d = diag_error(&c->load->diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0},
-                                "the head `%s` is damaged: expected digest %.*s, found %s", path,
-                                STR_ARGS(head->digest), digest);
-    diag_hint(&c->load->diags, d, "put the file back from a copy; etcd says which one is the head");
+                                "`%s` is not the head: etcd names `%.*s` of digest %.*s, found digest %s", path,
+                                STR_ARGS(head->manifest), STR_ARGS(head->digest), digest);
+    diag_hint(&c->load->diags, d, "do all workers see the same checkpoint directory?");
     return false;
+}
+
+/* Tells what went wrong with a head, on the coordinator's thread. */
+static void say_diags(const struct diag_list *diags)
+{
+    for (unsigned i = 0; i < diags->count; i++)
+        log_say(LOG_LEVEL_WARNING, "%s%s%s", diags->items[i].message, diags->items[i].cause != NULL ? ": " : "",
+                diags->items[i].cause != NULL ? diags->items[i].cause : "");
 }
 
 /* Implements run_peers.publish. */
@@ -213,19 +205,22 @@ static bool publish(void *engine, uint64_t epoch, struct str manifest)
 {
     struct part *part = engine;
     struct cluster *c = part->cluster;
-    char name[48], digest[2 * CHECKPOINT_DIGEST_BYTES + 1];
-    snprintf(name, sizeof(name), "%" PRIu64 "-%" PRIu64, part->round->incarnation, epoch);
+    uint32_t incarnation = part->peers.incarnation, removed;
+    char name[RUN_HEAD_NAME_BYTES], digest[2 * CHECKPOINT_DIGEST_BYTES + 1];
     struct arena arena = {.block_bytes = 4096};
-    const char *path = arena_printf(&arena, "%s/%s", c->heads, name);
-    int error = write_whole(path, manifest);
-    if (error != 0)
-        log_say(LOG_LEVEL_WARNING, "cannot write the manifest `%s`: %s", path, strerror(error));
-    arena_free(&arena);
+    struct diag_list diags;
+    diag_list_init(&diags, &arena);
+    run_head_name(incarnation, epoch, name);
     digest_text(manifest, digest);
-    if (error != 0 || failpoint("head.publish") != 0)
-        return false;
-    bool is_head = worker_publish(c->worker, epoch, str_from(name), str_from(digest));
+    bool is_head = run_head_write(c->heads, incarnation, epoch, manifest, &diags) &&
+                   failpoint("head.publish") == 0 &&
+                   worker_publish(c->worker, epoch, str_from(name), str_from(digest));
     (void)failpoint("head.moved");
+    if (is_head)
+        (void)!run_head_prune(c->heads, incarnation, epoch, (uint32_t)c->load->plan->config.checkpoint.keep.last,
+                              &removed, &diags); /* old files cost room alone */
+    say_diags(&diags);
+    arena_free(&arena);
     return is_head;
 }
 

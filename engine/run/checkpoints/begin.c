@@ -50,7 +50,8 @@ static bool begin_anew(struct run *run)
 {
     if (!refuse_choice(run, false) || (run->options.mode != RUN_FRESH && !head_may_begin_anew(run)))
         return false;
-    run->replaces_parts = !checkpoint_dir_is_empty(run->dir);
+    /* Where sinks have moved, parts of their files were written by another worker of an incarnation before. */
+    run->replaces_parts = !checkpoint_dir_is_empty(run->dir) || run->options.peers->incarnation > 1;
     return true;
 }
 

@@ -70,7 +70,25 @@ static void test_incarnations(void **state)
     for (int64_t since = 0; links_figures(b.links).newer_incarnation < 2;)
         wait_more(&since);
     assert_int_equal(rig_count(&a, &a.gones[1]), 0);
-    links_restart(b.links, 6, newer.secret);
+    links_restart(b.links, 1, 6, newer.secret);
+    rig_join(&a, &b);
+    stop_both();
+}
+
+/* Links of no incarnation refuse all, until they are told one. */
+static void test_no_incarnation(void **state)
+{
+    (void)state;
+    struct links_options dialer = rig_options(0), none = rig_options(1);
+    none.incarnation = 0;
+    none.secret.length = 0;
+    rig_start(&a, 0, &dialer);
+    rig_start(&b, 0, &none);
+    rig_link_to(&a, 1, b.address);
+    for (int64_t since = 0; links_figures(b.links).newer_incarnation < 2;)
+        wait_more(&since);
+    links_restart(b.links, 1, dialer.incarnation, dialer.secret);
+    b.self = 1;
     rig_join(&a, &b);
     stop_both();
 }
@@ -213,9 +231,6 @@ static void test_options(void **state)
     close(fd);
     options = rig_options(LINK_WORKER_MAX + 1);
     expect_error(&options, NULL, (const char *const[]){"own number", NULL});
-    options = rig_options(0);
-    options.incarnation = 0;
-    expect_error(&options, NULL, (const char *const[]){"incarnation", NULL});
     options = rig_options(0);
     options.secret.length = LINK_SECRET_MIN - 1;
     expect_error(&options, NULL, (const char *const[]){"secret", "16 to 256", NULL});
@@ -399,6 +414,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_other_secret),     cmocka_unit_test(test_incarnations),
+        cmocka_unit_test(test_no_incarnation),
         cmocka_unit_test(test_wrong_worker),     cmocka_unit_test(test_unknown_worker),
         cmocka_unit_test(test_nobody_there),     cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_options),          cmocka_unit_test(test_strangers),
