@@ -47,8 +47,11 @@ static enum etcd_outcome stand(struct coordination *coordination, struct arena *
         .compares = &absent, .compares_count = 1, .then_ops = &make, .then_count = 1};
     struct etcd_answer answer;
     if (etcd_txn(coordination->etcd, &txn, arena, &answer, diags) != ETCD_DONE &&
-        answer.error != ETCD_COMPARE)
+        answer.error != ETCD_COMPARE) {
+        if (answer.error == ETCD_NO_LEASE)
+            atomic_store(&coordination->keeper.is_gone, true);
         return coordination_failed(&answer);
+    }
     return coordination_see(coordination, &answer, diags) ? ETCD_DONE : ETCD_REFUSED;
 }
 
