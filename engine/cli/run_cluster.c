@@ -369,7 +369,7 @@ static int await_others(struct part *part)
 {
     struct cluster *c = part->cluster;
     enum worker_state state = WORKER_RUNS;
-    worker_say_ended(c->worker);
+    worker_say_ended(c->worker, run_life_stats(part->life)->is_finished);
     while (state == WORKER_RUNS)
         state = worker_await(c->worker, WORKER_RUNS, LOOK_US);
     if (state == WORKER_HAS_ENDED) {
@@ -468,7 +468,7 @@ static int take_part(struct cluster *c)
         case WORKER_RUNS: status = run_part(c); break;
         case WORKER_IS_OVER: worker_say_over(c->worker); break;
         case WORKER_HAS_ENDED:
-            log_say(LOG_LEVEL_INFO, "the job has ended, without work for this worker");
+            log_say(LOG_LEVEL_INFO, "the job has ended: there is no work for this worker");
             status = EXIT_GOOD;
             break;
         case WORKER_REFUSED:

@@ -24,7 +24,8 @@ struct rendezvous {
     uint64_t
         missed; /* incarnation of the newest round, in which this worker takes no part; 0: there is none */
     uint64_t seen; /* incarnation of the newest round that had not ended when this worker saw it; 0: there is none */
-    bool have_ended; /* all workers of that round */
+    bool have_ended;  /* all workers of that round, or the job is finished */
+    bool is_finished; /* as this worker has said */
     struct doubt doubts[RENDEZVOUS_WORKERS_MAX];
     char *pending; /* a placement that this worker, the leader, has written or will; NULL: none */
     uint32_t candidates;
@@ -81,8 +82,11 @@ static const struct cluster_member *find_member(const struct cluster_view *view,
 
 /* --- A round as text --- */
 
+/* What has become of the job in a round. */
+enum ended { ENDED_NOT, ENDED_STOPPED, ENDED_FINISHED };
+
 /* The caller frees it. */
-static char *round_write(const struct rendezvous_round *round, bool have_ended)
+static char *round_write(const struct rendezvous_round *round, enum ended ended)
 {
     json_t *workers = json_array();
     for (uint32_t i = 0; i < round->count; i++) {
@@ -91,9 +95,9 @@ static char *round_write(const struct rendezvous_round *round, bool have_ended)
                                                  "address", worker->address.data, worker->address.length,
                                                  "host", worker->host.data, worker->host.length));
     }
-    json_t *json = json_pack("{s:i, s:I, s:i, s:i, s:I, s:b, s:o}", "version", VERSION, "incarnation",
+    json_t *json = json_pack("{s:i, s:I, s:i, s:i, s:I, s:i, s:o}", "version", VERSION, "incarnation",
                              (json_int_t)round->incarnation, "leader", (int)round->leader, "lanes",
-                             (int)round->lanes, "head", (json_int_t)round->head.revision, "ended", have_ended,
+                             (int)round->lanes, "head", (json_int_t)round->head.revision, "ended", (int)ended,
                              "workers", workers);
     char *text = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS);
     leat_assert(text != NULL); /* texts of members were read as UTF-8 */
@@ -136,20 +140,20 @@ static bool read_workers(const json_t *workers, struct arena *arena, struct rend
     return true;
 }
 
-/* Reads all but the secret, the head and the run. *have_ended: all its workers. False: it is no round. */
-static bool round_read(struct str text, struct arena *arena, struct rendezvous_round *round, bool *have_ended)
+/* Reads all but the secret, the head and the run. False: it is no round. */
+static bool round_read(struct str text, struct arena *arena, struct rendezvous_round *round, enum ended *ended)
 {
-    int64_t version, incarnation, leader, lanes, head;
+    int64_t version, incarnation, leader, lanes, head, end = ENDED_NOT;
     json_t *json = json_loadb(text.data, text.length, JSON_REJECT_DUPLICATES, NULL);
     *round = (struct rendezvous_round){0};
     bool ok = json_is_object(json) && read_number(json, "version", VERSION, &version) && version == VERSION &&
               read_number(json, "incarnation", INT64_MAX, &incarnation) &&
               read_number(json, "lanes", UINT16_MAX, &lanes) && lanes > 0 &&
               read_number(json, "head", INT64_MAX, &head) &&
-              json_is_boolean(json_object_get(json, "ended")) &&
+              read_number(json, "ended", ENDED_FINISHED, &end) &&
               read_workers(json_object_get(json, "workers"), arena, round) &&
               read_number(json, "leader", round->count - 1, &leader);
-    *have_ended = json_is_true(json_object_get(json, "ended"));
+    *ended = (enum ended)end;
     json_decref(json);
     if (!ok)
         return false;
@@ -297,7 +301,7 @@ static enum etcd_outcome begin_round(struct rendezvous *r, const struct cluster_
         next.leader++;
     next.lanes = find_member(view, self)->lanes;
     next.head.revision = view->head.revision;
-    r->pending = round_write(&next, false);
+    r->pending = round_write(&next, ENDED_NOT);
     r->since_us = 0;
     return ETCD_DONE;
 }
@@ -326,11 +330,11 @@ static void take_round(struct rendezvous *r, const struct rendezvous_round *roun
 
 /* What the record says: *is_over: the leader begins the next round. */
 static void look(struct rendezvous *r, const struct cluster_view *view, const struct rendezvous_round *last,
-                 bool have_ended, bool *is_over)
+                 enum ended ended, bool *is_over)
 {
-    bool goes_on = is_whole(r, last, view) && !have_ended;
-    r->have_ended = have_ended && r->seen > 0 && r->seen == last->incarnation;
-    r->seen = have_ended ? r->seen : last->incarnation;
+    bool goes_on = is_whole(r, last, view) && ended == ENDED_NOT;
+    r->have_ended = ended == ENDED_FINISHED || (ended != ENDED_NOT && r->seen > 0 && r->seen == last->incarnation);
+    r->seen = ended != ENDED_NOT ? r->seen : last->incarnation;
     bool is_own = goes_on && has_worker(last, coordination_lease(r->o.coordination));
     *is_over = !goes_on;
     if (r->has_round && is_own && r->round.incarnation == last->incarnation)
@@ -349,7 +353,8 @@ static enum etcd_outcome turn(struct rendezvous *r, struct arena *arena, bool *h
     int64_t leader;
     struct cluster_view view;
     struct rendezvous_round *last = arena_alloc(arena, sizeof(*last));
-    bool is_over, have_ended = false;
+    bool is_over;
+    enum ended ended = ENDED_NOT;
     enum etcd_outcome outcome = coordination_campaign(r->o.coordination, &leader, diags);
     if (outcome == ETCD_UNKNOWN || (outcome == ETCD_REFUSED && leader == 0))
         return outcome;
@@ -357,10 +362,10 @@ static enum etcd_outcome turn(struct rendezvous *r, struct arena *arena, bool *h
     outcome = coordination_read(r->o.coordination, arena, &view, diags);
     if (outcome != ETCD_DONE)
         return outcome;
-    if (!round_read(view.placement, arena, last, &have_ended))
+    if (!round_read(view.placement, arena, last, &ended))
         *last = (struct rendezvous_round){0};
     forget_doubts(r, &view);
-    look(r, &view, last, have_ended, &is_over);
+    look(r, &view, last, ended, &is_over);
     if (!r->has_round && !leads)
         (void)snprintf(r->waits_for, WAITS_BYTES, "the leader: %u workers are there", view.members_count);
     if (!leads) {
@@ -368,8 +373,8 @@ static enum etcd_outcome turn(struct rendezvous *r, struct arena *arena, bool *h
         r->pending = NULL;
         return ETCD_DONE;
     }
-    if (r->pending == NULL && !have_ended && are_ending(last, &view))
-        r->pending = round_write(last, true);
+    if (r->pending == NULL && ended == ENDED_NOT && are_ending(last, &view))
+        r->pending = round_write(last, r->is_finished ? ENDED_FINISHED : ENDED_STOPPED);
     else if (r->pending == NULL && is_over && !r->have_ended)
         outcome = begin_round(r, &view, last, diags);
     if (outcome != ETCD_DONE || r->pending == NULL)
@@ -409,9 +414,10 @@ enum etcd_outcome rendezvous_tell_over(struct rendezvous *r, const struct cluste
 }
 
 enum etcd_outcome rendezvous_tell_ended(struct rendezvous *r, const struct cluster_member *member,
-                                        uint64_t incarnation, struct diag_list *diags)
+                                        uint64_t incarnation, bool is_finished, struct diag_list *diags)
 {
     struct cluster_member told = *member;
+    r->is_finished = is_finished;
     told.over = r->over;
     told.ended = incarnation;
     return coordination_tell(r->o.coordination, &told, diags);

@@ -69,11 +69,13 @@ LEAT_CHECKED enum etcd_outcome rendezvous_tell_over(struct rendezvous *rendezvou
                                                     struct diag_list *diags);
 
 /* Says that this worker's part of the job has come to its end in that incarnation; it stays in the round, for another worker may
- * die before all have said so: then the next round begins with the last head. */
+ * die before all have said so: then the next round begins with the last head. is_finished: the job has no more to do, ever; else it was
+ * stopped, and may go on. */
 LEAT_CHECKED enum etcd_outcome rendezvous_tell_ended(struct rendezvous *rendezvous,
                                                      const struct cluster_member *member,
-                                                     uint64_t incarnation, struct diag_list *diags);
-/* After a turn: whether the job has ended, at all workers of a round that this worker has seen. */
+                                                     uint64_t incarnation, bool is_finished,
+                                                     struct diag_list *diags);
+/* After a turn: whether the job has ended at all workers: it is finished, or was stopped since this worker has seen its round. */
 bool rendezvous_have_ended(const struct rendezvous *rendezvous);
 
 /* After a turn without a round: the incarnation of the newest round, if this worker has not said that it has left it: it is not in that

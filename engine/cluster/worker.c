@@ -204,8 +204,9 @@ static void tell(struct worker *worker, bool *asked, bool is_over)
 {
     uint64_t incarnation = worker->round.incarnation;
     enum etcd_outcome outcome =
-        (is_over ? rendezvous_tell_over : rendezvous_tell_ended)(worker->rendezvous, &worker->member, incarnation,
-                                                                &worker->diags);
+        is_over ? rendezvous_tell_over(worker->rendezvous, &worker->member, incarnation, &worker->diags)
+                : rendezvous_tell_ended(worker->rendezvous, &worker->member, incarnation, worker->is_finished,
+                                        &worker->diags);
     if (outcome == ETCD_UNKNOWN) {
         (void)is_done(worker, outcome);
         return;
@@ -415,9 +416,10 @@ bool worker_publish(struct worker *worker, uint64_t epoch, struct str manifest, 
     return is_head;
 }
 
-void worker_say_ended(struct worker *worker)
+void worker_say_ended(struct worker *worker, bool is_finished)
 {
     pthread_mutex_lock(&worker->mutex);
+    worker->is_finished = is_finished;
     worker->say_ended = true;
     pthread_mutex_unlock(&worker->mutex);
 }

@@ -35,7 +35,7 @@ enum worker_state {
     WORKER_GATHERS,   /* there is no round for it: worker_waits_for says what for */
     WORKER_RUNS,      /* a round goes on */
     WORKER_IS_OVER,   /* the round has ended before the job did: the next state comes after worker_say_over */
-    WORKER_HAS_ENDED, /* the job has ended, at all workers */
+    WORKER_HAS_ENDED, /* the job has ended, at all workers; also long ago, if it is finished */
     WORKER_REFUSED,   /* it cannot take part: worker_diags says why */
 };
 
@@ -68,8 +68,9 @@ void worker_send(struct worker *worker, uint32_t to, struct str message);
  * round is over. False: not, or not known. Any thread. */
 LEAT_CHECKED bool worker_publish(struct worker *worker, uint64_t epoch, struct str manifest, struct str digest);
 
-/* The job has come to its end here; WORKER_HAS_ENDED follows when it has everywhere, or WORKER_IS_OVER. */
-void worker_say_ended(struct worker *worker);
+/* The job has come to its end here; WORKER_HAS_ENDED follows when it has everywhere, or WORKER_IS_OVER. is_finished: it has no more to
+ * do; else it was stopped, and may go on later. */
+void worker_say_ended(struct worker *worker, bool is_finished);
 /* The round's work has ended here, before the job's end, and worker_detach was called. */
 void worker_say_over(struct worker *worker);
 

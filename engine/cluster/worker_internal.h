@@ -59,7 +59,7 @@ struct worker {
     struct rendezvous_round round; /* the newest one; changes only in WORKER_GATHERS */
     struct arena round_arena;
     char waits_for[400];
-    bool must_stop, say_ended, say_over;
+    bool must_stop, say_ended, is_finished, say_over;
     enum publishing publishing;
     struct cluster_head head; /* with publishing */
 };

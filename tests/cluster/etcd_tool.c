@@ -10,7 +10,8 @@
  *     watch K IS_PREFIX START | next WAIT_MS
  *     join DIGEST VERSION PROFILE ADDRESS HAS_HISTORY | member | campaign | leads | resign | begin | place TEXT |
  *     publish EPOCH [COUNT] | read | wait WAIT_MS | leave | forget | rebuild EPOCH INCARNATION |
- *     gather LEAST MOST WAIT_MS RETURN_MS | turn | doubt WORKER | over INCARNATION | ended INCARNATION
+ *     gather LEAST MOST WAIT_MS RETURN_MS | turn | doubt WORKER | over INCARNATION |
+ *     ended INCARNATION IS_FINISHED
  *     stop_in MS                            the step and the request that are in work then */
 #include "cluster/rendezvous.h"
 #include "core/hex.h"
@@ -382,6 +383,7 @@ static void run_turn(struct answer *answer)
     answer->outcome = rendezvous_turn(rendezvous, &round, &answer->diags);
     set(answer->json, "waits", json_string(rendezvous_waits_for(rendezvous)));
     set(answer->json, "missed", json_integer((json_int_t)rendezvous_missed(rendezvous)));
+    set(answer->json, "ended", json_boolean(rendezvous_have_ended(rendezvous)));
     if (round == NULL)
         return;
     char secret[2 * COORDINATION_SECRET_BYTES + 1];
@@ -416,7 +418,8 @@ static bool run_rendezvous(struct answer *answer, char **word)
     } else if (strcmp(word[0], "ended") == 0) {
         struct cluster_member member = own_member();
         answer->outcome =
-            rendezvous_tell_ended(rendezvous, &member, (uint64_t)number(word[1]), &answer->diags);
+            rendezvous_tell_ended(rendezvous, &member, (uint64_t)number(word[1]), number(word[2]) != 0,
+                                  &answer->diags);
     } else
         return false;
     return true;

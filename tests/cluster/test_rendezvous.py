@@ -132,6 +132,37 @@ def test_a_worker_dies_unseen():
         all_of.round_of("ac", 1)
 
 
+def test_all_have_ended():
+    """The job has ended when all workers of a round have said so; also for who waits. Who comes later begins anew, unless it is
+    finished."""
+    for is_finished in (0, 1):
+        with workers("abc", 2, 2, LONG_MS, 0) as all_of:
+            first = wait_for("a round", lambda all_of=all_of: all_of.rounds()["a"])
+            known(all_of.tools["a"], "ended", first["incarnation"], is_finished)
+            assert not any(said["ended"] for said in all_of.turns().values())
+            known(all_of.tools[first["workers"][1]], "ended", first["incarnation"], is_finished)
+            wait_for("its end", lambda all_of=all_of: all(said["ended"] for said in all_of.turns().values()))
+            assert all("round" not in said for said in all_of.turns().values())
+            for letter in "abc":
+                well(all_of.tools[letter]("leave"))
+            late = Workers(all_of.stack, 1, 1)
+            late.name = all_of.name
+            late.add("d")
+            said = wait_for("a turn", late.turns)["d"]
+            assert said["ended"] == bool(is_finished), said
+            assert is_finished or late.round_of("d", first["incarnation"])
+
+
+def test_an_ended_worker_dies():
+    """Before all have ended: those that are left begin again, once nobody knows any more that it had."""
+    with workers("ab", 1, 2, LONG_MS, 0, mortal="b") as all_of:
+        first = all_of.round_of("ab")
+        known(all_of.tools["b"], "ended", first["incarnation"], 1)
+        all_of.kill("b")
+        all_of.round_of("a", first["incarnation"])
+        assert not all_of.turns()["a"]["ended"]
+
+
 def test_the_leader_dies():
     with workers("abc", 2, 3, LONG_MS, 0, mortal="a") as all_of:
         first = all_of.round_of("abc")
