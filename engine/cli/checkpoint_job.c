@@ -1,7 +1,9 @@
 #include "cli/checkpoint_job.h"
 
+#include "cli/checkpoint_head.h"
 #include "cli/commands.h"
 #include "cli/job.h"
+#include "run/head.h"
 #include "run/inspect.h"
 
 #include "core/mem.h"
@@ -123,6 +125,10 @@ void checkpoint_job_init(struct checkpoint_job *job)
 bool checkpoint_job_open(struct checkpoint_job *job)
 {
     struct stat status;
+    if (run_head_is_file(job->directory)) {
+        job->checkpoint = checkpoint_head_open(job->directory, job->which, &job->diags);
+        return job->checkpoint != NULL && make_plan(job);
+    }
     if (!resolve_job(job))
         return false;
     if (stat(job->directory, &status) != 0) {

@@ -7,14 +7,14 @@
 
 struct checkpoint_job {
     /* Set by the caller. */
-    /* A checkpoint directory, or a job file: then the directory that its job block names. */
+    /* A checkpoint directory; or a job file: then the directory that its job block names; or the file of a head, of several workers. */
     const char *directory;
     const char *which; /* a checkpoint's name, "3-17"; NULL: the newest */
     /* Set by checkpoint_job_open. */
     struct arena arena;
     struct diag_list diags;
-    struct checkpoint_dir *dir;
-    struct checkpoint *checkpoint; /* verified */
+    struct checkpoint_dir *dir;    /* NULL: of a head */
+    struct checkpoint *checkpoint; /* verified; that of a head is when it is read */
     struct plan *plan;             /* of the job as of the time of the checkpoint */
 };
 

@@ -1,11 +1,12 @@
 /* leat checkpoint list|show|verify|prune|save|restore DIR: shows and copies what is in
  * a checkpoint directory. */
 #include "cli/argp.h"
+#include "cli/checkpoint_head.h"
 #include "cli/commands.h"
 #include "control/summary.h"
 #include "core/civil.h"
 #include "core/option.h"
-#include "run/run.h"
+#include "run/head.h"
 #include "state/checkpoint_store.h"
 
 #include <inttypes.h>
@@ -276,6 +277,8 @@ static bool run_verb(struct checkpoint_arguments *a)
     for (size_t i = 0; i < ARRAY_COUNT(verbs); i++) {
         if (strcmp(a->verb, verbs[i].name) != 0)
             continue;
+        if (run_head_is_file(a->directory))
+            return checkpoint_head_verb(a->verb, a->directory, a->which, &a->diags);
         if (access(a->directory, F_OK) != 0) {
             diag_error(&a->diags, DIAG_FOREIGN_DIRECTORY, (struct span){0}, "there is no directory `%s`",
                        a->directory);
@@ -318,6 +321,8 @@ int cmd_checkpoint(int argc, char **argv)
         "job runs; `restore SAVEPOINT --to DIR` makes a checkpoint directory of the copy, from which the "
         "same run resumes (`leat run JOB`). `leat run JOB --from SAVEPOINT` starts a new run from the copy "
         "instead. Files that sinks wrote are not part of a savepoint.\n\n"
+        "`list`, `show` and `verify` also take, for DIR, the file of a head: a checkpoint of several workers, whose parts lie in the "
+        "directories that it names.\n\n"
         "`list` and `restore` also take the URL that the job's `checkpoint: { store: ... }` names, "
         "`s3://BUCKET/PREFIX` or `file:/DIR`: where the job's own directory is lost, `restore` makes it "
         "again. Keys for S3 come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, "

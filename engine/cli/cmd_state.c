@@ -204,8 +204,8 @@ int cmd_state(int argc, char **argv)
         "Shows what a checkpoint stores for a key.\v`list` lists the parts of the job that keep state, and "
         "their keys. `get` takes a value for each key column; for a learner, the name of a sparse feature "
         "and a value of it, or of one that chooses items, a user, or the item's column and an item. Write "
-        "times like 2024-05-01T00:00:00Z. DIR is a checkpoint directory or a "
-        "savepoint; the job may run meanwhile. The status is 1 if nothing is stored for the key.",
+        "times like 2024-05-01T00:00:00Z. DIR is a checkpoint directory, a "
+        "savepoint, or the file of a head, of several workers; the job may run meanwhile. The status is 1 if nothing is stored for the key.",
         0,
         0,
         0};
