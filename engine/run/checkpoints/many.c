@@ -61,14 +61,19 @@ bool many_is_withdrawn(const struct checkpoints *c)
     return c->many != NULL && c->many->withdrawn == c->run->barrier->epoch;
 }
 
-/* Waits a while for news of the other workers. False: the run ends, and there is nothing to wait for. With the mutex held. */
+/* Waits a while for news of the other workers, and looks whether another process has taken over. False: the run ends, and there is nothing
+ * to wait for. With the mutex held, but for that look. */
 static bool await_news(struct checkpoints *c)
 {
     struct barrier *b = c->run->barrier;
     if (b->must_end || run_has_failed(c->run))
         return false;
     struct timespec until = wait_until(LOOK_US);
-    (void)wait_on(&b->condition, &b->mutex, &until);
+    if (wait_on(&b->condition, &b->mutex, &until))
+        return true;
+    pthread_mutex_unlock(&b->mutex);
+    (void)run_check(c->run);
+    pthread_mutex_lock(&b->mutex);
     return true;
 }
 

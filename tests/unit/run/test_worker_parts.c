@@ -47,6 +47,26 @@ static void test_abandoned(void **state)
     remove_folder("many");
 }
 
+/* A leader that publishes its last manifest again and again ends when another process has taken over its directory. */
+static void test_taken_over(void **state)
+{
+    struct heads heads = {0};
+    struct way way = {.registry = registry,
+                      .folder = "many",
+                      .incarnation = 1,
+                      .waits_for = 1,
+                      .refuses = UINT64_MAX,
+                      .taken_at = 5,
+                      .heads = &heads};
+    (void)state;
+    watched = (struct watched){0};
+    char *error = workers_fail(job, 2, 1, &way);
+    assert_non_null(strstr(error, "another process has taken over `many/1`"));
+    assert_true(heads.refused >= 5 && heads.refused <= 7);
+    free(error);
+    remove_folder("many");
+}
+
 /* Runs the job alone up to a stop, and sets the manifest of its last checkpoint. Returns the number of its next micro-batch. */
 static uint64_t stop_alone(struct byte_buffer *manifest, uint64_t stops_after)
 {
@@ -257,9 +277,10 @@ static void test_from(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_abandoned), cmocka_unit_test(test_known),
-                                       cmocka_unit_test(test_anew),      cmocka_unit_test(test_modes),
-                                       cmocka_unit_test(test_paths),     cmocka_unit_test(test_from)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_abandoned), cmocka_unit_test(test_taken_over),
+                                       cmocka_unit_test(test_known),     cmocka_unit_test(test_anew),
+                                       cmocka_unit_test(test_modes),     cmocka_unit_test(test_paths),
+                                       cmocka_unit_test(test_from)};
     char folder[] = "worker-parts-XXXXXX";
     registry = registry_watched(&operator_gate);
     struct arena arena = {0};

@@ -6,6 +6,7 @@
 #include "core/mem.h"
 #include "core/os.h"
 #include "run/base/barrier.h"
+#include "state/checkpoint.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -218,6 +219,19 @@ static void write_head(const char *folder, struct str manifest)
                 rename(made, path) == 0);
 }
 
+/* Does what another process does that takes over the directory, and ends. */
+static void take_over(const char *directory)
+{
+    struct arena arena = {0};
+    struct diag_list diags;
+    diag_list_init(&diags, &arena);
+    struct checkpoint_dir_options options = {.path = directory, .take_over = true};
+    struct checkpoint_dir *dir = checkpoint_dir_open(&options, &diags);
+    leat_assert(dir != NULL);
+    checkpoint_dir_close(dir);
+    arena_free(&arena);
+}
+
 /* Implements run_peers.publish. The coordinator's thread of the leader. */
 static bool publish(void *engine, uint64_t epoch, struct str manifest)
 {
@@ -229,7 +243,8 @@ static bool publish(void *engine, uint64_t epoch, struct str manifest)
     while (heads->is_late)
         usleep(200);
     if (heads->refused < way->refuses) {
-        heads->refused++;
+        if (++heads->refused == way->taken_at)
+            take_over(worker->directory);
         return false;
     }
     heads->published++;
@@ -389,12 +404,15 @@ char *workers_fail(const char *text, uint32_t count, uint32_t lanes, const struc
     struct run *runs[RUN_WORKERS_MAX];
     uint32_t runs_count = MAX(count, 1);
     for (uint32_t i = 0; i < runs_count; i++) {
+        if (count > 0)
+            set_checkpoints(workers, way);
         prepare(&all[i], text, lanes, count > 0 ? workers_peers(workers, i) : NULL, way);
         runs[i] = all[i].run;
     }
     uint32_t failed = count > 0 ? workers_peers(workers, 0)->leader : 0;
     if (count > 0 && !way->is_refused)
         workers_begin(workers, runs);
+    atomic_store(&gated, way->waits_for > 0 ? workers : NULL);
     for (uint32_t i = 0; i < runs_count && !way->is_refused; i++)
         assert_true(run_start(runs[i]));
     if (!way->is_refused)
@@ -403,6 +421,7 @@ char *workers_fail(const char *text, uint32_t count, uint32_t lanes, const struc
         workers_end(workers);
     for (uint32_t i = 0; i < runs_count && !way->is_refused; i++)
         assert_false(run_wait(runs[i]));
+    atomic_store(&gated, NULL);
     assert_true(all[failed].diags.count > 0);
     char *error = strdup(all[failed].diags.items[0].message);
     for (uint32_t i = 0; i < runs_count; i++) {

@@ -43,7 +43,9 @@ struct way {
      * alone lie where the job says. NULL: the job takes none. */
     const char *folder;
     uint32_t incarnation;
-    uint64_t refuses;    /* so many heads, the first ones, are not taken */
+    uint64_t refuses; /* so many heads, the first ones, are not taken */
+    uint64_t
+        taken_at; /* another process takes over the leader's directory when so many were not; 0: none does */
     uint64_t dies_at;    /* the process is killed when it has published so many heads; 0: it is not */
     bool dies_before;    /* with dies_at: before the last one of them is the head */
     uint64_t waits_for;  /* the job does not come to its end before it has published so many heads */
