@@ -104,7 +104,12 @@ bool order_is_directory(const char *path);
 /* Opens sources and sinks, restores state. NULL after diagnostics, or because *stop was set. */
 struct run *run_new(const struct plan *plan, const struct run_options *options, struct diag_list *diags);
 /* Takes a message from another worker. False: it is none that this run can have. From run_new to run_free's call; messages of
- * one worker come one after the other, those of several may come on several threads. */
+ * one worker come one after the other, those of several may come on several threads.
+ *
+ * What waits here of the messages is counted in the run's own memory (base/spill.h), and beyond that goes to a file below TMPDIR: the
+ * call may write, but waits for no lane. The bytes of `message` are the transport's again when it returns. So links
+ * (cluster/link.h) can release a frame then: their credits bound what has come and is not yet given to this function, and add to
+ * the run's memory; the sender learns from them how fast messages are taken, not how fast rows are. */
 LEAT_CHECKED bool run_receive(struct run *run, uint32_t worker, struct str message);
 /* Starts the threads. Returns false after a diagnostic; the caller calls run_wait even then. */
 bool run_start(struct run *run);

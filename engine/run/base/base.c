@@ -11,6 +11,7 @@ void base_init(struct run *run)
     pthread_mutex_init(&run->idle_mutex, NULL);
     pthread_cond_init(&run->idle_condition, NULL);
     run->pool = batch_pool_new();
+    run->waiting_budget = (size_t)(run->plan->config.memory_bytes / 8);
     batch_pool_set_budget(run->pool, (size_t)(run->plan->config.memory_bytes / 8));
     run->sources = arena_array(&run->arena, struct source, MAX(run->plan->sources_count, 1));
 }

@@ -105,6 +105,10 @@ struct run {
     atomic_uint idle_sleepers;
     _Atomic uint64_t progress;
 
+    /* base/spill.h: bytes of rows and messages that wait in memory, and their bound, set by base_init. */
+    _Atomic size_t waiting_bytes;
+    size_t waiting_budget;
+
     /* The data of each room. */
     struct barrier *barrier;     /* NULL: the run takes no checkpoints */
     struct publisher *publisher; /* NULL: nobody can follow the job */

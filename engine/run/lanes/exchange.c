@@ -1,23 +1,16 @@
 /* Exchanges: packets of batches from the instances of one stage to those of another, one packet per
  * micro-batch, producer and consumer.
  *
- * All packets of a run share a memory budget. A batch that exceeds the budget is written to a spill file at
- * once, and read back when its consumer needs its rows: so a window that closes a million rows in one
- * micro-batch, or an unnest that fans out a thousandfold, costs disk, not memory. Where a batch lies never
- * changes a result. */
+ * All packets of a run share a memory budget (base/spill.h). A batch that exceeds the budget is written to a
+ * spill file at once, and read back when its consumer needs its rows: so a window that closes a million rows
+ * in one micro-batch, or an unnest that fans out a thousandfold, costs disk, not memory. */
 #include "run/lanes/internal.h"
 
 #include "core/batch_codec.h"
 #include "core/mem.h"
-#include "core/os.h"
-#include "core/temporary.h"
 #include "run/base/peers.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 enum { UNITE_MAX = 16 }; /* views of one batch that can be united without comparing rows one by one */
 
@@ -50,7 +43,6 @@ static uint32_t instances_of(const struct run *run, uint32_t stage)
 void exchange_init(struct run *run)
 {
     const struct plan *plan = run->plan;
-    run->lanes->exchange_budget = (size_t)(plan->config.memory_bytes / 8);
     run->lanes->exchanges = arena_array(&run->arena, struct exchange, MAX(plan->exchanges_count, 1));
     for (uint32_t i = 0; i < plan->exchanges_count; i++) {
         struct exchange *x = &run->lanes->exchanges[i];
@@ -64,9 +56,11 @@ void exchange_init(struct run *run)
         x->taken = run->stage_instances[x->plan->to_stage];
         x->taken_first = x->consumers == 1 ? 0 : peers_first_instance(run);
         x->packets = mem_calloc((size_t)SLOTS * x->producers * MAX(x->taken, 1), sizeof(*x->packets));
-        x->spills = arena_array(&run->arena, struct spill_file, MAX(own, 1));
-        for (uint32_t k = 0; k < own; k++)
-            x->spills[k].fd = -1;
+        x->own_spills = own;
+        x->spills_count = own + (peers_count(run) > 1 ? peers_count(run) : 0);
+        x->spills = arena_array(&run->arena, struct spill_file, MAX(x->spills_count, 1));
+        for (uint32_t k = 0; k < x->spills_count; k++)
+            spill_init(&x->spills[k]);
         if (peers_count(run) > 1)
             x->sent = arena_array(&run->arena, struct packet_sent, (size_t)MAX(own, 1) * x->consumers);
     }
@@ -96,9 +90,8 @@ void exchange_free(struct run *run)
         for (size_t k = 0; x->packets != NULL && k < (size_t)SLOTS * x->producers * x->taken; k++)
             free_packet(&x->packets[k]);
         free(x->packets);
-        for (uint32_t k = 0; x->spills != NULL && k < run->stage_instances[x->plan->from_stage]; k++)
-            if (x->spills[k].fd >= 0)
-                close(x->spills[k].fd);
+        for (uint32_t k = 0; x->spills != NULL && k < x->spills_count; k++)
+            spill_free(&x->spills[k]);
     }
 }
 
@@ -118,60 +111,17 @@ struct packet_entry *exchange_entry(struct packet *packet)
 
 /* --- Spilling --- */
 
-static void spill_failed(struct run *run, int error)
-{
-    pthread_mutex_lock(&run->diags_mutex);
-    struct diag *d =
-        diag_error(run->diags, DIAG_DISK_FULL, (struct span){0},
-                   "rows between the job's steps exceed the memory budget, and their spill file fails");
-    diag_errno(run->diags, d, error);
-    diag_hint(run->diags, d, "free space, set TMPDIR to a larger disk, or raise `memory:`");
-    pthread_mutex_unlock(&run->diags_mutex);
-    run_fail(run);
-}
-
 /* Writes the batch to the spill file, and its offset and length in the file to `entry`. Returns false after
  * an error, which stops the run. */
-static bool spill(struct run *run, struct spill_file *file, struct batch *batch, struct packet_entry *entry)
+static bool spill(struct run *run, struct spill_file *file, const struct batch *batch,
+                  struct packet_entry *entry)
 {
-    if (file->fd < 0)
-        file->fd = temporary_file(temporary_root());
-    if (file->fd < 0) {
-        spill_failed(run, errno);
-        return false;
-    }
-    if (atomic_load_explicit(&file->outstanding, memory_order_acquire) == 0)
-        file->end = 0;
     struct byte_buffer bytes = {0};
     batch_write(batch, &bytes);
-    int error = os_pwrite_all(file->fd, bytes.data, bytes.length, file->end, "spill.write");
-    *entry = (struct packet_entry){.spill_offset = file->end, .spill_bytes = bytes.length};
-    file->end += bytes.length;
+    *entry = (struct packet_entry){.spill_bytes = bytes.length};
+    bool is_good = spill_write(run, file, (struct str){bytes.data, bytes.length}, &entry->spill_offset);
     buffer_free(&bytes);
-    if (error != 0) {
-        spill_failed(run, error);
-        return false;
-    }
-    atomic_fetch_add(&file->outstanding, 1);
-    return true;
-}
-
-/* The bytes that were read are not those that `spill` wrote. */
-static void spill_damaged(struct run *run, const struct packet_entry *entry)
-{
-    pthread_mutex_lock(&run->diags_mutex);
-    struct diag *d =
-        diag_error(run->diags, DIAG_FILE_DAMAGED, (struct span){0},
-                   "rows between the job's steps came back damaged from their spill file: its %zu bytes from "
-                   "byte %llu on are no batch of the stream's rows",
-                   entry->spill_bytes, (unsigned long long)entry->spill_offset);
-    diag_at(run->diags, d, temporary_root(), -1, -1);
-    diag_hint(
-        run->diags, d,
-        "check the disk of this directory, where leat's spill files have no names; set TMPDIR to another one, or "
-        "raise `memory:`, and start the job again");
-    pthread_mutex_unlock(&run->diags_mutex);
-    run_fail(run);
+    return is_good;
 }
 
 /* Whether the batch of another worker has rows, and the first of them is the consumer's by its key. (A look at each row would
@@ -208,22 +158,27 @@ static struct batch *unpack(const struct fan_in *fan_in, const struct exchange *
 }
 
 /* NULL after an error, which stops the run. */
-static struct batch *unspill(struct run *run, struct exchange *x, const struct packet_entry *entry)
+static struct batch *unspill(const struct fan_in *fan_in, struct exchange *x,
+                             const struct packet_entry *entry)
 {
+    struct run *run = fan_in->run;
     struct spill_file *file = &x->spills[entry->spill_file];
     char *data = mem_alloc(entry->spill_bytes);
     size_t got;
-    int error = os_pread_all(file->fd, data, entry->spill_bytes, entry->spill_offset, &got);
     struct batch *batch = NULL;
-    if (error != 0)
-        spill_failed(run, error);
-    else if (got == entry->spill_bytes)
+    bool is_read = spill_read(run, file, entry->spill_offset, entry->spill_bytes, data, &got);
+    if (is_read && got == entry->spill_bytes)
         batch = batch_read(run->pool, x->schema, (struct str){data, got}, PARTITIONS_MAX);
-    if (error == 0 && batch == NULL)
-        spill_damaged(run, entry);
+    if (is_read && batch == NULL)
+        spill_damaged(run, entry->spill_offset, entry->spill_bytes, "batch of the stream's rows");
     free(data);
-    atomic_fetch_sub_explicit(&file->outstanding, 1, memory_order_release);
-    return batch;
+    spill_done(file);
+    if (batch == NULL || entry->spill_file < x->own_spills ||
+        is_for(x, fan_in->placement, x->taken_first + fan_in->local, batch))
+        return batch;
+    batch_release(batch);
+    remote_damaged(run, x);
+    return NULL;
 }
 
 /* --- Pushing --- */
@@ -246,8 +201,7 @@ static void add_entry(struct exchange *x, struct stage_instance *from, uint32_t 
         packet->runs++;
     packet->last = batch_order(batch, batch_row(batch, batch->selected - 1));
     size_t bytes = rows_bytes(batch);
-    if (atomic_load_explicit(&run->lanes->exchange_bytes, memory_order_relaxed) + bytes >
-        run->lanes->exchange_budget) {
+    if (!spill_take_room(run, bytes)) {
         bool is_spilled = spill(run, &x->spills[from->local], batch, entry);
         entry->spill_file = from->local;
         batch_release(batch);
@@ -256,7 +210,6 @@ static void add_entry(struct exchange *x, struct stage_instance *from, uint32_t 
     } else {
         *entry = (struct packet_entry){.batch = batch};
         packet->bytes += bytes;
-        atomic_fetch_add_explicit(&run->lanes->exchange_bytes, bytes, memory_order_relaxed);
     }
     entry->run = packet->runs - 1;
     packet->count++;
@@ -344,7 +297,7 @@ static void load_entry(struct fan_in *fan_in, struct fan_in_input *input)
     struct packet_entry *entry = &packet->entries[input->next++];
     input->batch = entry->batch != NULL   ? entry->batch
                    : entry->bytes != NULL ? unpack(fan_in, input->exchange, entry)
-                                          : unspill(fan_in->run, input->exchange, entry);
+                                          : unspill(fan_in, input->exchange, entry);
     entry->batch = NULL;
 }
 
@@ -384,7 +337,7 @@ static void close_fan_in(struct fan_in *fan_in)
 {
     for (uint32_t i = 0; i < fan_in->count; i++) {
         struct packet *packet = fan_in->inputs[i].packet;
-        atomic_fetch_sub_explicit(&fan_in->run->lanes->exchange_bytes, packet->bytes, memory_order_relaxed);
+        spill_give_room(fan_in->run, packet->bytes);
         empty_packet(packet);
     }
     fan_in->count = 0;

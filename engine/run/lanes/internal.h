@@ -4,6 +4,7 @@
 
 #include "core/buffer.h"
 #include "core/team.h"
+#include "run/base/spill.h"
 #include "run/lanes/lanes.h"
 #include "run/lanes/merge.h"
 #include "run/sequencer/sequencer.h"
@@ -127,17 +128,7 @@ struct packet {
     struct packet_entry *entries;
     uint32_t count, capacity, runs; /* runs: number of runs, see packet_entry.run */
     struct row_order last;          /* order of the last entry's last row */
-    size_t bytes;                   /* bytes in memory, as counted in lanes.exchange_bytes */
-};
-
-/* The file of a producer instance for batches that exceed the budget of all exchanges; unlinked when it is
- * made. (The instances of stage 0 count as one producer of packets, because only one of them runs a
- * micro-batch; but each has its own spill file.) */
-struct spill_file {
-    int fd; /* -1: not open */
-    uint64_t end;
-    /* Entries not read back yet; at 0 the file is written from its beginning again. */
-    atomic_uint outstanding;
+    size_t bytes;                   /* bytes in memory, as counted in run.waiting_bytes */
 };
 
 /* What an instance has sent to a consumer of another worker, of one micro-batch: as of the packet there. */
@@ -153,8 +144,11 @@ struct exchange {
     /* Numbers of instances over all workers; those of stage 0 on one worker count as one. Of the consumers, `taken` ones from
      * `taken_first` on are this worker's. */
     uint32_t producers, consumers, taken, taken_first;
-    struct packet *packets;    /* [slot][producer][consumer of this worker] */
-    struct spill_file *spills; /* [this worker's instance of the producing stage] */
+    struct packet *packets; /* [slot][producer][consumer of this worker] */
+    /* [this worker's instance of the producing stage], own_spills of them; behind them [worker], for rows that it has sent. (The
+     * instances of stage 0 count as one producer of packets, because only one of them runs a micro-batch; but each has its own file.) */
+    struct spill_file *spills;
+    uint32_t own_spills, spills_count;
     struct packet_sent
         *sent; /* [this worker's instance of the producing stage][consumer]; NULL: there is one worker */
 };
@@ -194,8 +188,6 @@ struct lanes {
     uint32_t *stage_first, stages_total;
     struct node_instance **sinks; /* sinks of all stages */
     struct exchange *exchanges;
-    _Atomic size_t exchange_bytes; /* bytes of packets in memory */
-    size_t exchange_budget;        /* bound of exchange_bytes */
     /* One per learner, where there are several lanes: other lanes help through it (core/team.h). */
     struct team *teams;
     uint32_t teams_count;

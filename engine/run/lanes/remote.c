@@ -1,5 +1,5 @@
 /* Rows that go to instances of other workers, and come from these. A message has a batch; its receiver puts it into the packet of
- * its micro-batch, as bytes, and the lane that takes the packet reads the batch. A sender's word that it has run the micro-batch
+ * its micro-batch, as bytes, which are counted and spilled as the lanes' own are, and the lane that takes the packet reads the batch. A sender's word that it has run the micro-batch
  * (PEER_DONE) comes behind its rows. */
 #include "run/lanes/internal.h"
 
@@ -55,6 +55,26 @@ static bool has_room(struct run *run, const struct exchange *x, uint32_t local, 
     return micro_batch < atomic_load_explicit(&to->next, memory_order_acquire) + SLOTS;
 }
 
+/* Keeps the rows that came from a worker, in memory or spilled. False: they are no rows of the exchange. What is spilled is read once
+ * before, so that bytes which come back otherwise are the disk's. */
+static bool keep(struct run *run, struct exchange *x, uint32_t worker, struct str rows,
+                 struct packet_entry *entry, size_t *in_memory)
+{
+    entry->spill_bytes = rows.length;
+    if (spill_take_room(run, rows.length)) {
+        *in_memory += rows.length;
+        entry->bytes = mem_alloc(rows.length);
+        memcpy(entry->bytes, rows.data, rows.length);
+        return true;
+    }
+    struct batch *batch = batch_read(run->pool, x->schema, rows, PARTITIONS_MAX);
+    if (batch == NULL)
+        return false;
+    batch_release(batch);
+    entry->spill_file = x->own_spills + worker;
+    return spill_write(run, &x->spills[entry->spill_file], rows, &entry->spill_offset);
+}
+
 bool lanes_receive(struct run *run, uint32_t worker, struct words *message)
 {
     uint64_t index = words_take(message), micro_batch = words_take(message), producer = words_take(message),
@@ -72,13 +92,10 @@ bool lanes_receive(struct run *run, uint32_t worker, struct words *message)
     if (in_run > packet->runs || in_run + 1 < packet->runs)
         return false;
     struct packet_entry *entry = exchange_entry(packet);
-    *entry = (struct packet_entry){.bytes = mem_alloc(message->left.length),
-                                   .spill_bytes = message->left.length,
-                                   .run = (uint32_t)in_run};
-    memcpy(entry->bytes, message->left.data, message->left.length);
+    *entry = (struct packet_entry){.run = (uint32_t)in_run};
+    if (!keep(run, x, worker, message->left, entry, &packet->bytes))
+        return run_has_failed(run);
     packet->runs = MAX(packet->runs, (uint32_t)in_run + 1);
-    packet->bytes += entry->spill_bytes;
-    atomic_fetch_add_explicit(&run->lanes->exchange_bytes, entry->spill_bytes, memory_order_relaxed);
     packet->count++;
     return true;
 }

@@ -28,8 +28,7 @@ void sequencer_peers_init(struct run *run)
         return;
     struct sequencer_peers *peers = s->peers = mem_calloc(1, sizeof(*peers));
     uint32_t sources = MAX(run->plan->sources_count, 1), partitions = MAX(s->partitions_room, 1);
-    pthread_mutex_init(&peers->mutex, NULL);
-    peers->last = &peers->first;
+    inbox_init(&peers->inbox);
     peers->told_last = &peers->told;
     peers->partitions = mem_calloc(partitions, sizeof(*peers->partitions));
     for (uint32_t i = 0; i < partitions; i++)
@@ -56,22 +55,17 @@ void sequencer_peers_begin(struct run *run)
         peers->partitions[i].is_idle = s->partitions[i].is_idle;
 }
 
-static void free_messages(struct message *first)
-{
-    for (struct message *message = first, *next; message != NULL; message = next) {
-        next = message->next;
-        buffer_free(&message->bytes);
-        free(message);
-    }
-}
-
 void sequencer_peers_free(struct run *run)
 {
     struct sequencer_peers *peers = run->sequencer->peers;
     if (peers == NULL)
         return;
-    free_messages(peers->first);
-    free_messages(peers->told);
+    inbox_free(run);
+    while (peers->told != NULL) {
+        struct message *message = peers->told;
+        peers->told = message->next;
+        message_free(run, message);
+    }
     for (uint32_t i = 0; i < run->sequencer->partitions_room; i++) {
         free(peers->partitions[i].ends);
         buffer_free(&peers->partitions[i].position);
@@ -89,23 +83,10 @@ void sequencer_peers_free(struct run *run)
     free(peers->own.slices);
     free(peers->partitions);
     buffer_free(&peers->out);
-    pthread_mutex_destroy(&peers->mutex);
     free(peers);
 }
 
 /* --- Messages --- */
-
-static void put_into_inbox(struct sequencer_peers *peers, uint32_t from, struct str bytes)
-{
-    struct message *message = mem_calloc(1, sizeof(*message));
-    message->from = from;
-    buffer_append(&message->bytes, bytes.data, bytes.length);
-    pthread_mutex_lock(&peers->mutex);
-    *peers->last = message;
-    peers->last = &message->next;
-    atomic_store(&peers->has_messages, true);
-    pthread_mutex_unlock(&peers->mutex);
-}
 
 bool sequencer_receive(struct run *run, uint32_t worker, struct str message)
 {
@@ -125,24 +106,9 @@ bool sequencer_receive(struct run *run, uint32_t worker, struct str message)
     if (tag < PEER_OFFERS || tag >= PEER_TAGS || (is_of_leader && !is_leader) ||
         (!is_of_leader && !peers_is_leader(run)))
         return false;
-    put_into_inbox(run->sequencer->peers, worker, message);
+    inbox_put(run, worker, message);
     run_wake(run);
     return true;
-}
-
-static struct message *take_from_inbox(struct sequencer_peers *peers)
-{
-    if (!atomic_load(&peers->has_messages))
-        return NULL;
-    pthread_mutex_lock(&peers->mutex);
-    struct message *message = peers->first;
-    peers->first = message->next;
-    if (peers->first == NULL) {
-        peers->last = &peers->first;
-        atomic_store(&peers->has_messages, false);
-    }
-    pthread_mutex_unlock(&peers->mutex);
-    return message;
 }
 
 /* Sends peers->out, also where the worker is this one. */
@@ -152,7 +118,7 @@ void peers_send_to(struct run *run, uint32_t worker)
     if (worker != peers_self(run))
         peers_send(run, worker, &peers->out);
     else
-        put_into_inbox(peers, worker, (struct str){peers->out.data, peers->out.length});
+        inbox_put(run, worker, (struct str){peers->out.data, peers->out.length});
 }
 
 /* Takes the watermarks of a micro-batch, which never fall. */
@@ -195,7 +161,7 @@ static bool take_formed(struct run *run, struct words *message)
 static bool take(struct run *run, struct message *message, bool *is_kept)
 {
     struct sequencer_peers *peers = run->sequencer->peers;
-    struct words words = {.left = {message->bytes.data, message->bytes.length}};
+    struct words words = {.left = {message->bytes, message->length}};
     switch (words_take(&words)) {
     case PEER_OFFERS: return lead_take_offers(run, message->from, &words);
     case PEER_DIFFERS: return lead_take_differs(run, message->from, &words);
@@ -215,7 +181,7 @@ static bool take(struct run *run, struct message *message, bool *is_kept)
 
 static enum told take_told(struct run *run, const struct message *message)
 {
-    struct words words = {.left = {message->bytes.data, message->bytes.length}};
+    struct words words = {.left = {message->bytes, message->length}};
     switch (words_take(&words)) {
     case PEER_NUMBER: return own_take_number(run, &words);
     case PEER_PARTITION: return own_take_partition(run, &words);
@@ -251,17 +217,14 @@ static bool follow(struct run *run)
         if (peers->told == NULL)
             peers->told_last = &peers->told;
         peers->told_count--;
-        buffer_free(&message->bytes);
-        free(message);
+        message_free(run, message);
     }
     return has_worked;
 }
 
 static void take_all(struct run *run, bool *has_worked)
 {
-    struct sequencer_peers *peers = run->sequencer->peers;
-    for (struct message *message = take_from_inbox(peers); message != NULL;
-         message = take_from_inbox(peers)) {
+    for (struct message *message = inbox_take(run); message != NULL; message = inbox_take(run)) {
         bool is_kept = false;
         if (!take(run, message, &is_kept))
             refuse(run, message);
@@ -270,8 +233,7 @@ static void take_all(struct run *run, bool *has_worked)
             (void)follow(run);
             continue;
         }
-        buffer_free(&message->bytes);
-        free(message);
+        message_free(run, message);
     }
 }
 

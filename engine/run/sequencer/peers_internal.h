@@ -3,6 +3,7 @@
 #define LEAT_RUN_SEQUENCER_PEERS_INTERNAL_H
 
 #include "run/base/peers.h"
+#include "run/base/spill.h"
 #include "run/sequencer/internal.h"
 
 /* An end of a partition's rows, at which a micro-batch may end. */
@@ -73,13 +74,22 @@ struct chosen {
 struct message {
     struct message *next;
     uint32_t from;
-    struct byte_buffer bytes;
+    size_t length;
+    char bytes[];
+};
+
+/* Messages that wait for a lane which forms micro-batches: the first ones in memory, those behind them in a file (peers_inbox.c). */
+struct inbox {
+    pthread_mutex_t mutex; /* guards the members but the last two */
+    struct message *first, **last;
+    struct spill_file file;
+    uint64_t spilled, at; /* messages in the file; where the next of them lies there */
+    _Atomic size_t bytes; /* of messages in memory, until message_free */
+    _Atomic bool has_messages;
 };
 
 struct sequencer_peers {
-    pthread_mutex_t mutex; /* guards the inbox */
-    struct message *first, **last;
-    _Atomic bool has_messages;
+    struct inbox inbox;
     struct peer_partition *partitions;
     struct byte_buffer out;
     _Atomic unsigned holds
@@ -108,6 +118,14 @@ static inline struct chosen *chosen_at(struct sequencer_peers *peers, uint64_t m
 {
     return &peers->chosen[micro_batch & (SLOTS - 1)];
 }
+
+/* peers_inbox.c. inbox_put: copies the message, unless a file fails, which stops the run. Any thread. inbox_take: the next message, the
+ * caller's, who gives it to message_free; NULL: there is none, or it cannot be read, and the run has failed. */
+void inbox_init(struct inbox *inbox);
+void inbox_free(struct run *run);
+void inbox_put(struct run *run, uint32_t from, struct str bytes);
+struct message *inbox_take(struct run *run);
+void message_free(struct run *run, struct message *message);
 
 /* Sends peers->out, also where the worker is this one. */
 void peers_send_to(struct run *run, uint32_t worker);

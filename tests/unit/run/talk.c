@@ -62,6 +62,7 @@ static void begin(struct talker *talker, const struct talk_job *job, uint32_t se
     if (talker->run == NULL)
         diag_print(stderr, &talker->diags, &(struct diag_source){"job", str_from(job->text)}, false);
     leat_assert(talker->run != NULL);
+    talker->run->waiting_budget = job->is_tight ? 0 : talker->run->waiting_budget;
 }
 
 static void end(struct talker *talker)
@@ -168,8 +169,11 @@ enum talk_outcome talk_give(const struct talk_job *job, const struct script *scr
     for (uint32_t i = 0; i < script->count && is_taken; i++) {
         const struct told *told = &script->items[i];
         is_taken = run_receive(alone.run, told->from, (struct str){told->bytes.data, told->bytes.length});
+        leat_assert(!job->is_tight || alone.run->waiting_bytes == 0);
         rest(alone.run);
-        leat_assert(run_has_failed(alone.run) == (alone.diags.errors > 0)); /* with a diagnostic */
+        leat_assert(run_has_failed(alone.run) ==
+                    (alone.diags.errors > 0)); /* with a diagnostic, which blames no disk */
+        leat_assert(alone.diags.count == 0 || strstr(alone.diags.items[0].message, "spill file") == NULL);
         is_taken &= !run_has_failed(alone.run);
     }
     enum talk_outcome outcome = !is_taken ? TALK_REFUSED : has_ended(alone.run) ? TALK_ENDED : TALK_WAITS;

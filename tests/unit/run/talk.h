@@ -26,6 +26,7 @@ struct talk_job {
     const char
         *order; /* path of the order log that the leader writes while the talk is recorded; NULL: none */
     int64_t until_us; /* 0: to its end */
+    bool is_tight;    /* nothing may wait in memory: all that comes goes through files */
 };
 
 /* Runs the job to its end, which must be good, and notes what `self` was told. Sinks of the other workers are full for a while, until

@@ -59,6 +59,8 @@ static struct talk_job jobs[] = {
     {.text = text_that_waits, .workers = 2, .lanes = 1, .self = 0, .leader = 0},
     {.text = text_that_waits, .workers = 2, .lanes = 1, .self = 0, .leader = 1},
     {.text = text_that_waits, .workers = 2, .lanes = 1, .self = 0, .leader = 0, .replays = log_that_waits},
+    {.text = text, .workers = 2, .lanes = 1, .self = 0, .leader = 0, .is_tight = true},
+    {.text = text, .workers = 2, .lanes = 2, .self = 1, .leader = 0, .is_tight = true},
 };
 
 static uint64_t word(const struct told *told, size_t index)

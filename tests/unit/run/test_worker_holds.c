@@ -8,6 +8,7 @@
 #include "core/os.h"
 #include "core/snapshot.h"
 #include "run/base/barrier.h"
+#include "run/base/peers.h"
 #include "run/sequencer/sequencer.h"
 #include "state/store.h"
 #include "unit/support/patience.h"
@@ -36,6 +37,7 @@ static const struct size {
 
 static struct {
     bool sends_checkpoints, is_bottomless;
+    _Atomic bool is_shut;         /* a write waits */
     unsigned pause_us, commit_us; /* that a write takes, and `committed` */
     _Atomic uint64_t rows, held, held_most, snapshots, emptied,
         filled_at;    /* filled_at: micro-batch; 0: it was not */
@@ -59,6 +61,8 @@ static bool cup_write(struct sink_context *context, const struct batch *batch)
         cup.filled_at = context->micro_batch;
     context->counters.absorbed += batch->selected;
     usleep(cup.pause_us);
+    while (cup.is_shut)
+        usleep(200);
     return true;
 }
 
@@ -186,6 +190,16 @@ static void run_job(const char *text, const struct size *size, struct way *way)
     assert_int_equal(cup.rows, ROWS);
 }
 
+/* As the environment says. */
+static void set_knobs(void)
+{
+    struct arena arena = {0};
+    struct diag_list diags;
+    diag_list_init(&diags, &arena);
+    assert_true(failpoints_init(&diags));
+    arena_free(&arena);
+}
+
 static void begin(void)
 {
     memset(&cup, 0, sizeof(cup));
@@ -288,17 +302,68 @@ static void test_asks(void **state)
     }
 }
 
+/* --- A slow reader --- */
+
+#define PAD                                                                                                  \
+    "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
+
+static const char job_of_wide_rows[] =
+    "job j { memory: 32MiB }\n"
+    "source a = sequence { count: 100000, keys: 5000, rate: 900, event_time: ts }\n"
+    "stream f = a | feature by key over 1h { n: count() } | with pad = \"" PAD PAD PAD "\"\n"
+    "sink c = cup from f\n";
+
+/* Whether the other workers have run the first SLOTS micro-batches, so that all their rows for this one have come. */
+static bool have_come(const struct run *run)
+{
+    if (sequencer_formed(run) < SLOTS)
+        return false;
+    for (uint32_t stage = 0; stage + 1 < run->plan->stages_count; stage++)
+        for (uint64_t n = 0; n < SLOTS; n++)
+            if (!peers_others_have_done(run, stage, n))
+                return false;
+    return true;
+}
+
+/* The sink takes no rows, until as many have come as may be under way: what waits for it stays within the budget. */
+static void read_slowly(struct run **runs, uint32_t count)
+{
+    const struct run *run = runs[worker_with_cup(runs)];
+    for (int64_t since = 0; !have_come(run); wait_more(&since)) {
+        assert_false(run_has_failed(runs[leader_of(runs)]));
+    }
+    await_held(runs, count, RUN_LANE_BEHIND_NODES);
+    assert_int_equal(sequencer_formed(runs[leader_of(runs)]), SLOTS);
+    assert_true(run->waiting_bytes > run->waiting_budget / 2); /* the rest lies in files */
+    assert_true(run->waiting_bytes <= run->waiting_budget + run->waiting_budget / 8);
+    cup.is_shut = false;
+}
+
+static void test_slow_reader(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("LEAT_TEST_CUT", "1024", 1), 0);
+    set_knobs();
+    for (uint32_t lanes = 2; lanes <= 4; lanes++) { /* of which the sink stops one */
+        struct outcome outcome;
+        begin();
+        cup.is_bottomless = cup.is_shut = true;
+        workers_run(job_of_wide_rows, 2, lanes,
+                    &(struct way){.registry = registry_with_cup(), .meanwhile = read_slowly}, &outcome);
+        assert_int_equal(cup.rows, 100000);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_full_sink), cmocka_unit_test(test_sender),
-                                       cmocka_unit_test(test_pressed), cmocka_unit_test(test_asks)};
+                                       cmocka_unit_test(test_pressed), cmocka_unit_test(test_asks),
+                                       cmocka_unit_test(test_slow_reader)};
     char folder[] = "worker-holds-XXXXXX";
-    struct arena arena = {0};
-    struct diag_list diags;
-    diag_list_init(&diags, &arena);
     if (setenv("LEAT_TEST_CUT", "25", 1) != 0 || setenv("LEAT_TEST_STATE", "4096", 1) != 0 ||
-        !failpoints_init(&diags) || mkdtemp(folder) == NULL || chdir(folder) != 0)
+        mkdtemp(folder) == NULL || chdir(folder) != 0)
         return 2;
+    set_knobs();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     return chdir("..") != 0 || rmdir(folder) != 0 ? 2 : failed;
 }
