@@ -436,7 +436,10 @@ bool keyed_table_restore(struct keyed_table *table, struct snapshot_reader *read
     }
     memcpy(&head, record.data, sizeof(head));
     pthread_mutex_lock(&table->mutex);
-    table->epoch = MAX(table->epoch, head.epoch);
+    /* Parts of several workers come one behind the other, each from its base on: an entry that is evicted now must not count as newer
+     * than what its part's later links say of it. */
+    uint64_t newest = MAX(table->epoch, head.epoch);
+    table->epoch = head.epoch;
     bool is_good = true;
     keyed_expect_entries(table, record);
     for (size_t at = sizeof(head); is_good && at < record.length;) {
@@ -447,6 +450,7 @@ bool keyed_table_restore(struct keyed_table *table, struct snapshot_reader *read
     }
     if (keyed_bytes(table) > table->maintain_bytes)
         keyed_maintain(table);
+    table->epoch = newest;
     pthread_mutex_unlock(&table->mutex);
     if (!is_good)
         snapshot_corrupt(reader, diags, "an entry of keyed state is longer than its record");

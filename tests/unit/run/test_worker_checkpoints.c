@@ -306,15 +306,15 @@ static void is_of_epoch(uint64_t epoch)
 
 /* A job that is killed again and again, and begins each time with the head, at other numbers of workers, gives what it gives alone
  * without a break. Each second life dies before its second head is there: then parts newer than the head lie in the directories. In
- * the first life of job_of_streams one worker's part of the first checkpoint fails, where there are several: then no part of it
- * counts. */
+ * the first life one worker's part of the first checkpoint fails, where there are several: then no part of it counts, and others have
+ * chains of three. */
 static void goes_on(const struct size *lives, size_t count, const struct outcome *alone)
 {
     struct outcome outcome;
     for (unsigned i = 0; i < count; i++) {
         bool is_last = i + 1 == count;
         struct life life = {lives[i].workers, lives[i].lanes, i + 1, is_last ? 0 : 2, i % 2, 0, 0};
-        if (i == 0 && life.workers > 1 && job == job_of_streams)
+        if (i == 0 && life.workers > 1)
             life.fails_at = life.workers + 2; /* each has written its GENERATION before */
         if (is_last)
             live(&life, &outcome);

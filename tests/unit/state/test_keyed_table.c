@@ -525,10 +525,64 @@ static void test_restored_groups_do_not_grow(void **state)
     teardown(&f);
 }
 
+/* Restores a record of one entry, whose value tells the epoch. */
+static void restore_entry_of(struct keyed_table *table, uint32_t i, uint32_t epoch)
+{
+    enum { BYTES = 200 };
+    struct diag_list diags;
+    struct arena arena = {0};
+    struct byte_buffer record = {0};
+    const struct record_head head = {.kind = KIND + 1, .epoch = epoch};
+    const struct record_entry entry = {.key = key_of(i), .expire_us = TIME_MAX, .bytes = BYTES};
+    char value[BYTES];
+    make_value(value, BYTES, epoch);
+    buffer_append(&record, &head, sizeof(head));
+    buffer_append(&record, &entry, sizeof(entry));
+    buffer_append(&record, value, BYTES);
+    diag_list_init(&diags, &arena);
+    assert_true(keyed_table_restore(table, NULL, (struct str){record.data, record.length}, &diags));
+    buffer_free(&record);
+}
+
+/* Parts of several workers are restored one behind the other, each from its base on. What is evicted while the base of a part is read
+ * is older than the part's later links, whatever was read of the part before. */
+static void test_restored_parts(void **state)
+{
+    (void)state;
+    enum { ENTRIES = 1000, EPOCHS = 3 };
+    static struct fixture f;
+    struct keyed_stats stats;
+    setup(&f, 6);
+    const struct keyed_options options = {f.stores.items[0], STATE_ID, KIND + 1, BUDGET, NULL};
+    struct keyed_table *table = keyed_table_new(&options);
+    restore_entry_of(table, ENTRIES, EPOCHS);
+    for (uint32_t epoch = 1; epoch < EPOCHS; epoch++)
+        for (uint32_t i = 0; i < ENTRIES; i++)
+            restore_entry_of(table, i, epoch);
+    keyed_table_stats(table, &stats);
+    assert_true(stats.evicted > 0);
+    for (uint32_t i = 0; i <= ENTRIES; i++) {
+        char expected[VALUE_MAX];
+        struct key key = key_of(i);
+        uint64_t hash = key_hash(key);
+        struct keyed_slot *slot;
+        uint32_t bytes;
+        keyed_begin(table, &key, &hash, 1, &slot);
+        const void *value = keyed_read(slot, &bytes);
+        make_value(expected, bytes, i == ENTRIES ? EPOCHS : EPOCHS - 1);
+        assert_true(bytes > 0);
+        assert_memory_equal(value, expected, bytes);
+        keyed_end(table);
+    }
+    keyed_table_free(table);
+    teardown(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_life), cmocka_unit_test(test_writer_thread),
-        cmocka_unit_test(test_expired_make_room), cmocka_unit_test(test_restored_groups_do_not_grow)};
+        cmocka_unit_test(test_expired_make_room), cmocka_unit_test(test_restored_groups_do_not_grow),
+        cmocka_unit_test(test_restored_parts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
