@@ -27,7 +27,8 @@ enum run_start_mode {
 /* The workers of a cluster, as the run of one of them sees the others: runs of the same plan with the same number of lanes,
  * which give each other messages. Each worker has a part of the sources' partitions and of the key groups; the leader orders
  * the rows of all. Only tests make such runs so far: of jobs without copies of checkpoints in an object store;
- * partitions that come while the job runs are not found, and a replay up to until_us is refused.
+ * a replay up to until_us is refused. A partition that sources find while the job runs is read once all workers have found it; at
+ * the beginning all must have found the same ones.
  *
  * A checkpoint of several workers has a part of each: an ordinary checkpoint in the worker's own directory. It counts once the leader
  * has published its manifest (run/head.h) as the job's head; then sinks commit what it covers, at every worker. */

@@ -17,7 +17,7 @@ static const char text[] = "source a = sequence { count: 40, keys: 9, rate: 900,
                            "sink l = null from l\n";
 
 static const char text_that_waits[] =
-    "source a = arrivals { partitions: 2, count: 45, batch: 8, delay: 20ms, late: 3ms, event_time: ts, align: 5ms }\n"
+    "source a = arrivals { partitions: 2, count: 27, batch: 8, delay: 20ms, late: 3ms, event_time: ts, align: 5ms }\n"
     "stream w = a | dedup by key within 4ms\n"
     "stream l = w | later 2\n"
     "sink l = null from l\n";

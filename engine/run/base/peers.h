@@ -24,9 +24,10 @@ enum peer_message {
     PEER_HEAD,  /* of the leader: what became of the checkpoint */
     /* Micro-batches */
     PEER_OFFERS, /* to the leader: what partitions offer (sequencer/peers.c) */
+    PEER_FOUND, /* to the leader: how many partitions of a source the sender has found (sequencer/peers_found.c) */
     PEER_DIFFERS, /* to the leader: records are not those of the log that is replayed (sequencer/peers_replay.c) */
     PEER_NUMBER,    /* of the leader: what a micro-batch holds */
-    PEER_PARTITION, /* of the leader: a partition that the log names */
+    PEER_PARTITION, /* of the leader: a partition that the log names, or that was found */
     PEER_COMPUTE,   /* of the leader: the log has ended; micro-batches follow from offers */
     PEER_CUT,       /* to the leader: what the sender's rows of a micro-batch show */
     PEER_FORMED, /* of the leader: watermarks of a micro-batch, and which operators are done; stages may run it now */

@@ -357,7 +357,7 @@ void form_cut(struct run *run, const struct number *number, struct cut *cut)
         cut->rows += (uint32_t)taken->records;
     }
     if (number->cut != NO_PARTITION)
-        watermark_contribute(run, number->highest, cut);
+        watermark_contribute(run, number, cut);
 }
 
 /* --- Finishing --- */

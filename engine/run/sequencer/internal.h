@@ -116,6 +116,8 @@ struct partition {
     uint32_t source; /* index in plan->sources */
     uint32_t local;  /* index of the partition within its source */
     uint32_t owner;  /* the worker that reads it */
+    uint64_t
+        since; /* micro-batches below this number know nothing of it: the leader chooses ahead of what it cuts */
     struct piece *pieces;
     uint32_t ring;       /* size of `pieces`: small, so that they stay in the CPU caches */
     uint64_t head, tail; /* pieces [head, tail) are in the ring */
@@ -293,6 +295,10 @@ void peers_note_over(struct run *run, const struct partition *p);
 
 /* peers_hold.c: what holds at the other workers, as far as they have said; 0 in a run that is alone. */
 unsigned peers_holds(const struct run *run);
+/* peers_found.c, of the leader. peers_found: up to how many of the source's partitions all workers have found; peers_may_add: whether
+ * none is new, or no micro-batch is open. */
+uint32_t peers_found(const struct run *run, uint32_t source);
+bool peers_may_add(const struct run *run);
 
 /* peers_ended.c: an operator of this worker has answered; says so to the leader. Any lane. */
 void peers_answer(struct run *run, const struct plan_node *node, bool wants_more);
@@ -342,8 +348,8 @@ void watermark_align(struct run *run);
 bool watermark_may_align(const struct run *run, const struct partition *p);
 /* The newest event time of the batch's good rows [first, end), and of earlier ones, whose newest one is `newest`. */
 int64_t watermark_newest(const struct batch *batch, uint32_t first, uint32_t end, int64_t newest);
-/* Sets cut->arrival and cut->parts from the partitions. highest: as of sequencer.order_highest, behind the micro-batch. */
-void watermark_contribute(const struct run *run, int64_t highest, struct cut *cut);
+/* Sets cut->arrival and cut->parts from the partitions, behind the micro-batch. */
+void watermark_contribute(const struct run *run, const struct number *number, struct cut *cut);
 /* Advances the watermarks of all sources and the arrival clock. */
 void watermark_advance(struct run *run, const struct cut *cut);
 
@@ -385,7 +391,9 @@ void live_set_load(struct run *run, uint32_t load);
 bool live_was_read(struct partition *p, enum read_status status, uint64_t wakes);
 /* Whether the partition may have something to read: it was not dry, or its source called wake since. */
 bool live_may_read(const struct run *run, const struct partition *p);
-/* Adds partitions that the sources have found. false after a diagnostic. */
+/* Asks the sources for new partitions. false after a diagnostic. */
+bool live_ask_sources(struct run *run);
+/* Adds partitions that the sources have found. false: after a diagnostic, or because micro-batches must be formed first. */
 bool live_discover(struct run *run);
 /* Whether micro-batches are formed without rows of this partition, which has none ready. is_quiet: all its records were read;
  * dry_us: monotonic time since when there are none; 0: there are some. */

@@ -138,13 +138,8 @@ static bool is_known(const struct sequencer *s, uint32_t source, uint32_t local)
     return false;
 }
 
-bool live_discover(struct run *run)
+bool live_ask_sources(struct run *run)
 {
-    struct sequencer *s = run->sequencer;
-    uint64_t wakes = atomic_load_explicit(&s->wakes, memory_order_relaxed);
-    if (!s->is_live || s->is_replaying || s->discovered_at == wakes)
-        return true;
-    s->discovered_at = wakes;
     for (uint32_t i = 0; i < run->plan->sources_count; i++) {
         const struct source_kind *kind = run_source_node(run, i)->source_kind;
         uint32_t found = run->sources[i].partitions_count;
@@ -155,16 +150,41 @@ bool live_discover(struct run *run)
             return false;
         }
         leat_assert(run->sources[i].partitions_count >= found);
-        for (uint32_t local = s->known[i]; local < run->sources[i].partitions_count; local++)
-            if (!is_known(s, i, local)) {
-                struct partition *p = sequencer_add_partition(run, i, local);
-                if (p == NULL) {
-                    run_fail(run);
-                    return false;
-                }
-                log_added(run, p);
-            }
-        s->known[i] = run->sources[i].partitions_count;
+    }
+    return true;
+}
+
+/* Adds the source's partitions that were found, up to `count` of them. False after a diagnostic. */
+static bool add_found(struct run *run, uint32_t source, uint32_t count)
+{
+    struct sequencer *s = run->sequencer;
+    for (uint32_t local = s->known[source]; local < count; local++) {
+        if (is_known(s, source, local))
+            continue;
+        struct partition *p = sequencer_add_partition(run, source, local);
+        if (p == NULL) {
+            run_fail(run);
+            return false;
+        }
+        log_added(run, p);
+    }
+    s->known[source] = count;
+    return true;
+}
+
+bool live_discover(struct run *run)
+{
+    struct sequencer *s = run->sequencer;
+    uint64_t wakes = atomic_load_explicit(&s->wakes, memory_order_relaxed);
+    if (!s->is_live || s->is_replaying || s->discovered_at == wakes)
+        return true;
+    if (!live_ask_sources(run) || (unlikely(s->peers != NULL) && !peers_may_add(run)))
+        return false;
+    s->discovered_at = wakes;
+    for (uint32_t i = 0; i < run->plan->sources_count; i++) {
+        uint32_t count = unlikely(s->peers != NULL) ? peers_found(run, i) : run->sources[i].partitions_count;
+        if (sequencer_is_named(run, i) && !add_found(run, i, count))
+            return false;
     }
     return true;
 }

@@ -34,6 +34,8 @@ void sequencer_peers_init(struct run *run)
     for (uint32_t i = 0; i < partitions; i++)
         peers->partitions[i].taken.time = peers->partitions[i].newest = peers->partitions[i].cut_time =
             peers->partitions[i].next.time = TIME_MIN;
+    peers->said_found = arena_array(&run->arena, uint32_t, sources);
+    peers->found = arena_array(&run->arena, uint32_t, peers_count(run) * sources);
     peers->own.parts = arena_array(&run->arena, struct watermark_part, sources);
     for (uint32_t i = 0; i < SLOTS; i++)
         peers->chosen[i].cut.parts = arena_array(&run->arena, struct watermark_part, sources);
@@ -164,6 +166,7 @@ static bool take(struct run *run, struct message *message, bool *is_kept)
     struct words words = {.left = {message->bytes, message->length}};
     switch (words_take(&words)) {
     case PEER_OFFERS: return lead_take_offers(run, message->from, &words);
+    case PEER_FOUND: return lead_take_found(run, message->from, &words);
     case PEER_DIFFERS: return lead_take_differs(run, message->from, &words);
     case PEER_CUT: return lead_take_cut(run, message->from, &words);
     case PEER_FORMED: return take_formed(run, &words);
@@ -244,6 +247,7 @@ bool peers_form(struct run *run)
     if (run->sequencer->has_ended)
         return false;
     peers_say_holds(run);
+    own_find(run);
     own_offer(run);
     while (has_worked && !run_has_failed(run)) {
         has_worked = false;

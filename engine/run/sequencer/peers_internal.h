@@ -100,6 +100,8 @@ struct sequencer_peers {
     /* PEER_NUMBER, PEER_PARTITION and PEER_COMPUTE that wait for rows of this worker, at most TOLD_MAX. */
     struct message *told, **told_last;
     uint32_t told_count;
+    uint32_t
+        *said_found; /* per source: how many of its partitions this worker has found, as it was said last */
     struct ids lists[LISTS]; /* of the number that is taken */
     struct order_slice *own_slices;
     uint32_t own_slices_room;
@@ -108,8 +110,9 @@ struct sequencer_peers {
     /* The leader's. */
     uint64_t next; /* micro-batches below this number were chosen */
     bool has_chosen_end;
-    bool is_by_log;                      /* it chooses by a log, and has not said that this has ended */
-    uint32_t told_partitions;            /* partitions below this id are known to all owners */
+    bool is_by_log;           /* it chooses by a log, and has not said that this has ended */
+    uint32_t told_partitions; /* partitions below this id are known to all owners */
+    uint32_t *found;          /* by worker, and by source: how many of its partitions that worker has found */
     uint64_t cuts_next[RUN_WORKERS_MAX]; /* by owner: the next micro-batch that it will have cut */
     struct chosen chosen[SLOTS];
 };
@@ -150,13 +153,18 @@ bool take_formed_barrier(struct run *run, struct slot *slot, struct words *messa
 void own_offer(struct run *run);
 enum told own_take_number(struct run *run, struct words *message);
 
+/* peers_found.c. own_find: asks the sources for new partitions, and tells the leader; lead_take_found: takes that; false: it cannot
+ * be. */
+void own_find(struct run *run);
+bool lead_take_found(struct run *run, uint32_t from, struct words *message);
+
 /* peers_replay.c: a replay. Every worker: takes PEER_PARTITION and PEER_COMPUTE; takes the slices of a number; whether they, and
  * what ends with it, are the log's: where they are not, the leader is told so, once. */
 enum told own_take_partition(struct run *run, struct words *message);
 enum told own_take_compute(struct run *run, struct words *message);
 bool own_take_slices(struct run *run, struct number *number, struct words *message);
 enum told own_fit(struct run *run, const struct number *number);
-/* The leader: tells partitions that the log has named, and that the log has ended (false: it has not, or that was told); notes the
+/* The leader: tells partitions that the log has named, or that were found, and that the log has ended (false: it has not, or that was told); notes the
  * slices of the number that was chosen; appends those of a worker to PEER_NUMBER; takes them from PEER_CUT, and PEER_DIFFERS. */
 void lead_tell_partitions(struct run *run);
 bool lead_tell_compute(struct run *run);

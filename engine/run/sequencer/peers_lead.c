@@ -253,9 +253,10 @@ bool lead_choose(struct run *run)
     if (peers->has_chosen_end || peers->next - sequencer_formed(run) >= SLOTS || must_wait(run))
         return false;
     chosen->over.count = chosen->without.count = 0;
-    if (!form_choose(run, peers->next, number))
-        return lead_tell_compute(run);
+    bool is_chosen = form_choose(run, peers->next, number);
     lead_tell_partitions(run);
+    if (!is_chosen)
+        return lead_tell_compute(run);
     if (number->rows == NUMBER_LOGGED)
         lead_note_slices(run, chosen);
     else

@@ -1,7 +1,7 @@
 /* A replay over several workers. All are given the log; the leader alone reads it: it tells owners the partitions that the log names,
  * and chooses micro-batches, with the slices of each owner. An owner waits until it has the rows, and looks whether they are the
  * log's; where they are not, it tells the leader, which says so. Behind the end of a log whose order can be computed, owners begin to
- * offer what they have. */
+ * offer what they have. Partitions that sources find while the job runs (peers_found.c) are told as those of a log. */
 #include "run/sequencer/peers_internal.h"
 
 #include "core/mem.h"
@@ -13,8 +13,9 @@ void lead_tell_partitions(struct run *run)
 {
     struct sequencer *s = run->sequencer;
     struct sequencer_peers *peers = s->peers;
-    for (; peers->is_by_log && peers->told_partitions < s->partitions_count; peers->told_partitions++) {
-        const struct partition *p = &s->partitions[peers->told_partitions];
+    for (; peers->told_partitions < s->partitions_count; peers->told_partitions++) {
+        struct partition *p = &s->partitions[peers->told_partitions];
+        p->since = peers->next;
         peers_begin(&peers->out, PEER_PARTITION);
         words_put(&peers->out, peers->next);
         words_put(&peers->out, p->id);
@@ -35,11 +36,16 @@ enum told own_take_partition(struct run *run, struct words *message)
              local = words_take(message), has_own_order = words_take(message), is_live = words_take(message);
     int64_t offset = (int64_t)words_take(message);
     struct str name = words_take_text(message);
-    if (!peers_is_whole(message) || s->peers->offers || micro_batch != s->peers->own_next ||
-        id != s->partitions_count || source >= run->plan->sources_count || has_own_order > 1 || is_live > 1)
+    if (!peers_is_whole(message) || micro_batch != s->peers->own_next || id != s->partitions_count ||
+        source >= run->plan->sources_count || has_own_order > 1 || is_live > 1)
         return TOLD_BAD;
-    if (sequencer_is_named(run, (uint32_t)source))
+    bool is_named = sequencer_is_named(run, (uint32_t)source);
+    if (s->peers->offers && !is_named)
+        return TOLD_BAD;
+    if (is_named)
         local = sequencer_find_local(run, (uint32_t)source, name);
+    if (s->peers->offers && local == UINT32_MAX)
+        return TOLD_LATER; /* as many were found here, but others */
     for (uint32_t i = 0; i < s->partitions_count; i++)
         if (s->partitions[i].source == source && s->partitions[i].local == local)
             return TOLD_BAD;

@@ -423,7 +423,7 @@ static bool partition_watermark(const struct partition *p, const struct plan_nod
     return true;
 }
 
-static struct watermark_part contribute(const struct run *run, uint32_t source, int64_t highest)
+static struct watermark_part contribute(const struct run *run, uint32_t source, const struct number *number)
 {
     const struct sequencer *s = run->sequencer;
     const struct plan_node *node = run_source_node(run, source);
@@ -432,10 +432,10 @@ static struct watermark_part contribute(const struct run *run, uint32_t source, 
     int64_t watermark;
     for (uint32_t i = 0; i < s->partitions_count; i++) {
         const struct partition *p = &s->partitions[i];
-        if (p->source != source || p->owner != peers_self(run))
+        if (p->source != source || p->owner != peers_self(run) || p->since > number->micro_batch)
             continue;
         part.newest = p->has_event ? MAX(part.newest, p->event_max) : part.newest;
-        if (!partition_watermark(p, node, highest, &watermark))
+        if (!partition_watermark(p, node, number->highest, &watermark))
             continue;
         part.highest_idle = p->is_idle ? MAX(part.highest_idle, watermark) : part.highest_idle;
         if (!p->is_idle && (!part.has_say || watermark < part.lowest)) {
@@ -447,14 +447,14 @@ static struct watermark_part contribute(const struct run *run, uint32_t source, 
     return part;
 }
 
-void watermark_contribute(const struct run *run, int64_t highest, struct cut *cut)
+void watermark_contribute(const struct run *run, const struct number *number, struct cut *cut)
 {
     const struct sequencer *s = run->sequencer;
     cut->arrival = TIME_MIN;
     for (uint32_t i = 0; i < s->partitions_count; i++)
         cut->arrival = MAX(cut->arrival, s->partitions[i].arrival_max);
     for (uint32_t source = 0; source < run->plan->sources_count; source++)
-        cut->parts[source] = contribute(run, source, highest);
+        cut->parts[source] = contribute(run, source, number);
 }
 
 /* A source's watermark is the lowest of its partitions that are not idle; if all are idle, the highest, because idle

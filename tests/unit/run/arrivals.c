@@ -111,6 +111,32 @@ const struct source_kind source_arrivals = {.name = "arrivals",
                                             .read = arrivals_read,
                                             .decode = arrivals_decode};
 
+/* Finds the last partition when it is asked for the first time. */
+static bool growing_open(struct source *source)
+{
+    const struct arrivals *arrivals = source->config;
+    source->partitions_count = MAX((uint32_t)arrivals->partitions, 2) - 1;
+    return true;
+}
+
+static bool growing_discover(struct source *source)
+{
+    const struct arrivals *arrivals = source->config;
+    source->partitions_count = MAX((uint32_t)arrivals->partitions, 2);
+    return true;
+}
+
+const struct source_kind source_growing = {.name = "growing",
+                                           .options = arrivals_options,
+                                           .size = sizeof(struct arrivals),
+                                           .bind = arrivals_bind,
+                                           .open = growing_open,
+                                           .partition_name = arrivals_partition_name,
+                                           .discover = growing_discover,
+                                           .seek = arrivals_seek,
+                                           .read = arrivals_read,
+                                           .decode = arrivals_decode};
+
 const struct registry *registry_with_arrivals(const struct registry *registry)
 {
     enum { SOURCES_MAX = 32 };
@@ -119,11 +145,12 @@ const struct registry *registry_with_arrivals(const struct registry *registry)
     uint32_t count = 0;
     with = *registry;
     for (; registry->sources[count] != NULL && registry->sources[count] != &source_arrivals; count++) {
-        leat_assert(count < SOURCES_MAX - 2);
+        leat_assert(count < SOURCES_MAX - 3);
         list[count] = registry->sources[count];
     }
     list[count] = &source_arrivals;
-    list[count + 1] = NULL;
+    list[count + 1] = &source_growing;
+    list[count + 2] = NULL;
     with.sources = list;
     return &with;
 }

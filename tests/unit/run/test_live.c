@@ -211,6 +211,24 @@ static void replay_by(const char *job, const char *path, uint32_t count, uint32_
         workers_free(workers);
 }
 
+/* Waits until all rows that were given are read. */
+static void wait_until_read(void)
+{
+    bool are_read = false;
+    for (int64_t since = 0; !are_read; wait_more(&since)) {
+        pthread_mutex_lock(&fake_source.mutex);
+        are_read = memcmp(fake_source.read, fake_source.given, sizeof(fake_source.read)) == 0;
+        pthread_mutex_unlock(&fake_source.mutex);
+    }
+}
+
+/* How the workers' source is: what the job says of it, and how many partitions it has at first, of four. */
+struct shared {
+    const char *options;
+    uint32_t partitions;
+    int64_t delay_us; /* of partition n, n times that much */
+};
+
 /* Several workers read the partitions, and one of them decides by its clock: what they did together, a replay does, alone and on
  * several workers. */
 static void test_workers_are_done_again(void **state)
@@ -218,21 +236,22 @@ static void test_workers_are_done_again(void **state)
     char job[300];
     enum { WORKERS = 3, ROWS = 300 };
     struct test_random random = {7};
+    const struct shared *shared = *state;
     snprintf(
         job, sizeof(job),
         "source s = fake_source { event_time: ts, idle_after: 30ms%s }\n"
         "stream w = s | with k = id %% 5 | window by k over tumbling(10ms) { n: count(), f: first(id) }\n"
         "sink out = fake_sink from w {}\n",
-        *state == NULL ? "" : (const char *)*state);
+        shared->options);
     for (uint32_t lanes = 1; lanes <= 2; lanes++) {
         char path[64];
         struct live *lives[WORKERS];
         struct run *runs[WORKERS];
         struct workers *workers = workers_new(WORKERS, lanes);
         new_path(path);
-        reset(4);
-        for (uint32_t i = 1; i < 4 && *state != NULL; i++)
-            fake_source.delay[i] = 2000 * i;
+        reset(shared->partitions);
+        for (uint32_t i = 1; i < 4; i++)
+            fake_source.delay[i] = shared->delay_us * i;
         for (uint32_t i = 0; i < WORKERS; i++) {
             struct run_options options = on(lanes);
             options.peers = workers_peers(workers, i);
@@ -242,11 +261,15 @@ static void test_workers_are_done_again(void **state)
         }
         workers_begin(workers, runs);
         for (int64_t i = 0; i < ROWS; i++) {
-            give(random_below(&random, i > ROWS / 2 ? 4 : 3), i,
+            give(random_below(&random, MIN(fake_source.partitions, i > ROWS / 2 ? 4 : 3)), i,
                  1000000 + 700 * i + random_below(&random, 900));
             if (i % 50 == 49)
                 lull(random_below(&random, 60000)); /* some become idle, or none */
+            pthread_mutex_lock(&fake_source.mutex);
+            fake_source.partitions = MIN(fake_source.partitions + (i % 70 == 69), 4);
+            pthread_mutex_unlock(&fake_source.mutex);
         }
+        wait_until_read();
         end_fake_source();
         workers_end(workers);
         for (uint32_t i = 0; i < WORKERS; i++)
@@ -255,6 +278,8 @@ static void test_workers_are_done_again(void **state)
         uint64_t hash = fake_sink.hash;
         uint32_t count = fake_sink.count;
         assert_true(count > 20);
+        for (uint32_t i = 0; i < 4; i++)
+            assert_int_equal(entries(path, ORDER_ADDED, i), i >= shared->partitions);
         struct byte_buffer alone = {0};
         for (uint32_t by = 0; by <= 4; by++) {
             struct byte_buffer ended = {0};
@@ -482,7 +507,8 @@ static void test_resume_in_smaller_batches(void **state)
 
 int main(void)
 {
-    static char align[] = ", align: 1ms";
+    static struct shared shared[] = {
+        {"", 4, 0}, {", align: 1ms", 4, 2000}, {"", 1, 0}, {", align: 1ms", 2, 2000}};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_goes_on_without_the_quiet),
         cmocka_unit_test(test_waits_for_the_late),
@@ -490,8 +516,10 @@ int main(void)
         cmocka_unit_test(test_idle),
         cmocka_unit_test(test_found_while_running),
         cmocka_unit_test(test_done_again_by_the_log),
-        cmocka_unit_test(test_workers_are_done_again),
-        cmocka_unit_test_prestate(test_workers_are_done_again, align),
+        cmocka_unit_test_prestate(test_workers_are_done_again, &shared[0]),
+        cmocka_unit_test_prestate(test_workers_are_done_again, &shared[1]),
+        cmocka_unit_test_prestate(test_workers_are_done_again, &shared[2]),
+        cmocka_unit_test_prestate(test_workers_are_done_again, &shared[3]),
         cmocka_unit_test(test_done_again_in_small_batches),
         cmocka_unit_test(test_commits_in_a_lull),
         cmocka_unit_test(test_full_sink),

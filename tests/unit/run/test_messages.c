@@ -28,7 +28,14 @@ static const char text[] = "source a = sequence { count: 40, keys: 9, rate: 900,
 
 /* One partition on each of two workers, of which one waits for the other. */
 static const char text_that_waits[] =
-    "source a = arrivals { partitions: 2, count: 45, batch: 8, delay: 20ms, late: 3ms, event_time: ts, align: 5ms }\n"
+    "source a = arrivals { partitions: 2, count: 27, batch: 8, delay: 20ms, late: 3ms, event_time: ts, align: 5ms }\n"
+    "stream w = a | dedup by key within 4ms\n"
+    "stream l = w | later 2\n"
+    "sink l = null from l\n";
+
+/* One partition, and another one that both workers find while the job runs. */
+static const char text_that_grows[] =
+    "source a = growing { partitions: 2, count: 12, batch: 8, event_time: ts }\n"
     "stream w = a | dedup by key within 4ms\n"
     "stream l = w | later 2\n"
     "sink l = null from l\n";
@@ -61,6 +68,8 @@ static struct talk_job jobs[] = {
     {.text = text_that_waits, .workers = 2, .lanes = 1, .self = 0, .leader = 0, .replays = log_that_waits},
     {.text = text, .workers = 2, .lanes = 1, .self = 0, .leader = 0, .is_tight = true},
     {.text = text, .workers = 2, .lanes = 2, .self = 1, .leader = 0, .is_tight = true},
+    {.text = text_that_grows, .workers = 2, .lanes = 1, .self = 0, .leader = 0},
+    {.text = text_that_grows, .workers = 2, .lanes = 1, .self = 1, .leader = 0},
 };
 
 static uint64_t word(const struct told *told, size_t index)
