@@ -411,6 +411,13 @@ static void add_lag(struct lag *lag, struct kafka_partition *p)
     lag->has_gaps |= atomic_load_explicit(&p->has_gaps, memory_order_relaxed);
 }
 
+/* Of several workers' partitions, that with the largest value is shown (report_merge). */
+static void add_partition(struct report *report, const char *name, const char *partition, double value)
+{
+    report_add_text(report, name, partition == NULL ? "" : partition);
+    report->items[report->count - 1].value = value;
+}
+
 static void kafka_report(struct source *source, struct report *report)
 {
     struct kafka_source *kafka = source->config;
@@ -428,12 +435,12 @@ static void kafka_report(struct source *source, struct report *report)
                        (double)bytes / (double)(shared->queue_bytes * MAX(count, 1)));
     report_add(report, "lag_records", (double)lag.records, false);
     report_add(report, "lag_seconds", lag.worst_us < 0 ? (double)NAN : (double)lag.worst_us / 1e6, false);
-    report_add_text(report, "lag_worst_partition", lag.worst == NULL ? "" : lag.worst);
+    add_partition(report, "lag_worst_partition", lag.worst, (double)lag.worst_records);
     report_add(report, "lag_worst_records", (double)lag.worst_records, false);
     report_add(report, "lag_has_gaps", lag.has_gaps, false);
     report_add(report, "open_transaction_records", (double)lag.open_records, false);
     report_add(report, "open_transaction_seconds", (double)lag.open_us / 1e6, false);
-    report_add_text(report, "open_transaction_partition", lag.open == NULL ? "" : lag.open);
+    add_partition(report, "open_transaction_partition", lag.open, (double)lag.open_us);
     report_add(report, "fetched_records", (double)records, false);
     report_add(report, "fetched_bytes", (double)bytes, false);
     report_add(report, "fetched_share", share, false);

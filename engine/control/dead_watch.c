@@ -40,7 +40,9 @@ bool dead_watch_look(struct dead_watch *watch, const struct run_stats *stats, bo
     for (uint32_t i = 0; i < stats->nodes_count; i++) {
         struct dead_watch_node *node = &watch->nodes[i];
         const struct counters *c = &stats->nodes[i].counters;
-        uint64_t in = c->in - node->seen_in, dead = c->dead - node->seen_dead;
+        /* The leader of several workers gets what earlier lives had counted from another worker, later. */
+        uint64_t in = c->in - MAX(node->seen_in, stats->nodes[i].begin_in),
+                 dead = c->dead - MAX(node->seen_dead, stats->nodes[i].begin_dead);
         bool is_enough = in >= JUDGED_MIN || (in >= JUDGED_MIN_ALL && dead >= in);
         is_new[i] = false;
         if (stats->nodes[i].node->tag == PLAN_SINK || !is_enough)
@@ -61,7 +63,8 @@ void dead_watch_end(struct dead_watch *watch, const struct run_stats *stats)
     for (uint32_t i = 0; i < stats->nodes_count; i++) {
         struct dead_watch_node *node = &watch->nodes[i];
         const struct counters *c = &stats->nodes[i].counters;
-        uint64_t in = c->in - node->begin_in, dead = c->dead - node->begin_dead;
+        uint64_t in = c->in - MAX(node->begin_in, stats->nodes[i].begin_in),
+                 dead = c->dead - MAX(node->begin_dead, stats->nodes[i].begin_dead);
         if (stats->nodes[i].node->tag != PLAN_SINK && are_nearly_all(in, dead))
             describe(node, &stats->nodes[i], in, dead, "");
     }

@@ -1,5 +1,6 @@
 /* The public functions: build, start, wait, free. */
 #include "run/base/barrier.h"
+#include "run/base/peer_figures.h"
 #include "run/base/peers.h"
 #include "run/base/placements.h"
 #include "run/checkpoints/checkpoints.h"
@@ -86,6 +87,7 @@ bool run_receive(struct run *run, uint32_t worker, struct str message)
     case PEER_ROWS: return lanes_receive(run, worker, &words);
     case PEER_DONE:
         return peers_take_done(run, worker, &words, sequencer_first(run), sequencer_formed(run) + SLOTS);
+    case PEER_FIGURES: return peer_figures_take(run, worker, &words);
     case PEER_ASK:
     case PEER_BEGIN:
     case PEER_READY:

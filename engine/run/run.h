@@ -172,14 +172,15 @@ struct run_time {
     char held_by[128]; /* of a source: the partition that holds its watermark back; "": no single one */
 };
 
-/* Figures of one node, summed over lanes. */
+/* Figures of one node, summed over lanes, and over workers in the leader's figures. */
 struct run_node_stats {
     const struct plan_node *node;
     struct counters counters;
     struct report report;
     struct run_time time;
-    bool is_full; /* of a sink: it takes no more rows now */
-    /* Reason of one of the first dead letters of this life; valid as long as the run; "": none. */
+    bool is_full;                  /* of a sink: it takes no more rows now */
+    uint64_t begin_in, begin_dead; /* of counters.in and .dead: what earlier lives of the run had counted */
+    /* Reason of one of the first dead letters of this life; "": none. */
     const char *dead_reason;
     char note[160]; /* what a sink reports about itself after the end */
 };
@@ -232,14 +233,23 @@ struct run_stats {
     uint64_t store_retries;         /* requests that were sent again */
     struct run_dead_example dead[RUN_DEAD_EXAMPLES]; /* set once the run is joined */
     uint32_t dead_count;
-    uint32_t lanes;
+    uint64_t bytes_life;             /* of progress.bytes_done: what this process has done */
+    uint32_t lanes, workers, worker; /* worker: number of this one; alone: 1 worker, of number 0 */
+    bool is_part;                    /* of a worker that does not lead: these are figures of its own part */
     /* Of key groups that moved to another lane, and of operators of stages with one instance that moved to another one's
      * database: bytes in all, and those of groups' changes, while lanes stood still; for how long one did at most. */
     uint64_t moved_groups, moved_operators, moved_bytes, moved_changes;
     int64_t move_stop_us;
 };
-/* Fills *stats; texts that it points to belong to the run. */
+/* Fills *stats; texts that it points to belong to the run, and are valid until the next call.
+ *
+ * Of several workers, the leader's figures are the job's: its own and the newest ones that the others have sent. Another worker's are
+ * of its own part (is_part); it sends them to the leader, about once a second where it calls run_stats as often, and its last ones
+ * where the run is joined and has not failed. The counters of earlier lives are restored at one worker, while the rows they count as
+ * held may have gone to another: until the last figures of all are there, a level that would lie below zero is shown as 0. */
 void run_stats(struct run *run, struct run_stats *stats);
+/* Whether the last figures of all other workers are there. True where the run is alone, or does not lead. Any thread. */
+bool run_has_all_figures(const struct run *run);
 
 /* One of the newest dead letters. There may be far more (counters.dead): of many that come at once, some are kept. Texts have
  * no NUL behind them, may have any bytes, and are cut. */

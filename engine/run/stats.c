@@ -1,4 +1,6 @@
 /* Figures for the live view, the summary and tests. */
+#include "run/base/peer_figures.h"
+#include "run/base/peers.h"
 #include "run/checkpoints/checkpoints.h"
 #include "run/lanes/lanes.h"
 #include "run/order/order.h"
@@ -33,6 +35,30 @@ static double end_share_done(const struct plan *plan, const struct run_stats *st
     return least;
 }
 
+/* Levels that this worker's part has below zero. */
+static void clamp_levels(struct run_stats *stats)
+{
+    for (uint32_t i = 0; i < stats->nodes_count; i++)
+        if ((int64_t)stats->nodes[i].counters.held < 0)
+            stats->nodes[i].counters.held = 0;
+}
+
+/* Of several workers: makes the leader's figures the job's, and sends those of another worker to the leader. */
+static void share_figures(struct run *run, struct run_stats *stats)
+{
+    if (stats->is_part)
+        peer_figures_say(run, stats);
+    else
+        peer_figures_add(run, stats);
+    if (stats->is_part || !run_has_all_figures(run))
+        clamp_levels(stats);
+}
+
+bool run_has_all_figures(const struct run *run)
+{
+    return peer_figures_are_all(run);
+}
+
 void run_stats(struct run *run, struct run_stats *stats)
 {
     const struct replay_log *log = order_replay_log(run);
@@ -44,13 +70,18 @@ void run_stats(struct run *run, struct run_stats *stats)
                                 .resumed_epoch = run->resumed_epoch,
                                 .order = log->identity == 0 ? NULL : log->name,
                                 .redo_next = log->redo_next,
-                                .lanes = run->lanes_count};
+                                .lanes = run->lanes_count,
+                                .workers = peers_count(run),
+                                .worker = peers_self(run),
+                                .is_part = !peers_is_leader(run)};
     lanes_stats(run, stats);
     sequencer_stats(run, stats);
     stats->is_finished |= run->was_finished;
     stats->has_input_ended |= run->was_finished;
-    stats->end_share_done = end_share_done(run->plan, stats);
     checkpoints_stats(run, stats);
+    if (run->options.peers != NULL)
+        share_figures(run, stats);
+    stats->end_share_done = end_share_done(run->plan, stats);
     stats->elapsed_us = (run->is_joined ? run->ended_us : os_monotonic_us()) - run->started_us;
 }
 

@@ -59,7 +59,8 @@ struct run {
     uint32_t *stage_instances; /* by stage: number of its instances that are this worker's */
     /* Messages of other workers, that they have run a micro-batch (base/peers.h). */
     struct peer_progress *peer_progress;
-    struct placement placements[2]; /* by version modulo 2 (base/placements.h) */
+    struct peer_figures *peer_figures; /* base/peer_figures.h; NULL: the run is alone */
+    struct placement placements[2];    /* by version modulo 2 (base/placements.h) */
     /* Guarded by the sequencer's mutex: the version of the next micro-batch; a change to the one behind it is announced. */
     uint32_t placement_version;
     bool placement_is_announced;
@@ -180,6 +181,11 @@ int64_t base_memory_share(const struct plan *plan, int64_t bytes);
 
 /* Implements operator_context.cold_store: cold_store_new with the context's state store and node id. */
 struct cold_store *base_cold_store(struct operator_context *context, uint32_t table, size_t row_bytes);
+
+/* Inserts an element for a row of this row_order into the sorted examples of dead letters, and sets its `order`; NULL: there
+ * are RUN_DEAD_EXAMPLES examples of earlier rows already. The caller's arrays: any thread. */
+struct run_dead_example *dead_example_room(struct run_dead_example *examples, uint32_t *count,
+                                           const struct row_order *order);
 
 /* fence.c; any thread. */
 /* Checks whether the run still holds its checkpoint directory. Returns 0 if it does, or if the job has no

@@ -1,6 +1,7 @@
 #include "run/base/peers.h"
 
 #include "core/mem.h"
+#include "run/base/peer_figures.h"
 
 #include <stdlib.h>
 
@@ -32,6 +33,7 @@ bool peers_init(struct run *run)
     leat_assert(checkpoint->directory.length == 0 || peers->directory != NULL);
     run->peer_progress =
         mem_calloc((size_t)run->plan->stages_count * peers_count(run), sizeof(*run->peer_progress));
+    peer_figures_init(run);
     if (checkpoint->store.length > 0)
         return peers_refuse(run, "a `store` of checkpoints");
     if (run->options.mode == RUN_FROM)
@@ -42,6 +44,7 @@ bool peers_init(struct run *run)
 void peers_free(struct run *run)
 {
     free(run->peer_progress);
+    peer_figures_free(run);
 }
 
 void peers_begin(struct byte_buffer *message, enum peer_message tag)

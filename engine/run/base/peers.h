@@ -16,6 +16,7 @@ enum peer_message {
     PEER_STOP, /* to the leader: the job is to stop */
     PEER_HOLD, /* to all: what holds back the sources at the sender (sequencer/peers_hold.c) */
     PEER_ANSWER, /* to the leader: whether an operator wants more, behind the end of all sources (sequencer/peers_ended.c) */
+    PEER_FIGURES, /* to the leader: counters and reports of the sender's part (base/peer_figures.h) */
     /* Checkpoints (checkpoints/many.c) */
     PEER_ASK,   /* to the leader: take one soon */
     PEER_BEGIN, /* of the leader: begin a checkpoint */

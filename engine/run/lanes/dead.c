@@ -26,20 +26,6 @@ static struct str mended(struct arena *arena, struct str text)
     return copy;
 }
 
-struct run_dead_example *dead_example_room(struct run_dead_example *examples, uint32_t *count,
-                                           const struct row_order *order)
-{
-    uint32_t at = *count;
-    while (at > 0 && row_order_compare(order, &examples[at - 1].order) < 0)
-        at--;
-    if (at == RUN_DEAD_EXAMPLES)
-        return NULL;
-    *count = MIN(*count + 1, (uint32_t)RUN_DEAD_EXAMPLES);
-    memmove(&examples[at + 1], &examples[at], (*count - 1 - at) * sizeof(*examples));
-    examples[at].order = *order;
-    return &examples[at];
-}
-
 static void describe(struct stage_instance *stage, const struct row_origin *origin, struct str reason,
                      const char *step, char *text, size_t room)
 {

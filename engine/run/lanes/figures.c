@@ -55,7 +55,9 @@ static void add_node(struct run *run, struct run_stats *stats, uint32_t place)
     const struct plan_node *plan_node = &run->plan->nodes[place];
     struct run_node_stats *node = &stats->nodes[stats->nodes_count++];
     struct stage_instance *const *stages = &run->lanes->stages[run->lanes->stage_first[plan_node->stage]];
-    *node = (struct run_node_stats){.node = plan_node, .dead_reason = ""};
+    const struct restored *restored = &run->lanes->restored[place];
+    *node = (struct run_node_stats){
+        .node = plan_node, .begin_in = restored->in, .begin_dead = restored->dead, .dead_reason = ""};
     uint32_t at = 0; /* of the node in each instance of its stage */
     if (run->stage_instances[plan_node->stage] == 0)
         return;

@@ -238,6 +238,7 @@ static void make_lanes(struct run *run)
         decoding_init(run, &lanes->lanes[i].decoding);
     }
     lanes->teams = arena_array(&run->arena, struct team, plan->nodes_count);
+    lanes->restored = arena_array(&run->arena, struct restored, plan->nodes_count);
     lanes->stage_first = arena_array(&run->arena, uint32_t, plan->stages_count);
     for (uint32_t stage = 0; stage < plan->stages_count; stage++) {
         lanes->stage_first[stage] = lanes->stages_total;

@@ -191,6 +191,9 @@ struct lanes {
     /* One per learner, where there are several lanes: other lanes help through it (core/team.h). */
     struct team *teams;
     uint32_t teams_count;
+    struct restored {
+        uint64_t in, dead;
+    } * restored; /* by node: what the checkpoint had counted, where an instance of this worker has taken it over */
     struct look_place *looks; /* look.c; looks_count of them */
     uint32_t looks_count;
     _Atomic uint64_t learning; /* number of the newest micro-batch that a learner with a team has begun */
@@ -350,10 +353,6 @@ static inline enum diag_code sink_error_code(const struct sink_context *sink)
 }
 
 /* dead.c */
-/* Inserts an element for a row of this row_order into the sorted examples, and sets its `order`; NULL: there
- * are RUN_DEAD_EXAMPLES examples of earlier rows already. */
-struct run_dead_example *dead_example_room(struct run_dead_example *examples, uint32_t *count,
-                                           const struct row_order *order);
 /* Counts a bad row of the node. If a sink takes dead letters, adds one for the row; its texts are copied. batch: that has the
  * row, where the letter has no bytes of its record because a step rejected it; else NULL. */
 void dead_add(struct node_instance *node, const struct row_origin *origin, const struct row_order *order,

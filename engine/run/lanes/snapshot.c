@@ -160,6 +160,7 @@ static bool restore_counters(struct run *run, struct node_instance *node, struct
             counters_add(&newest.counters, &part.counters);
     }
     node->context.counters = newest.counters;
+    run->lanes->restored[node->node->place] = (struct restored){newest.counters.in, newest.counters.dead};
     return reader != NULL && checkpoint_reader_close(reader);
 }
 

@@ -236,6 +236,7 @@ struct sequencer {
         has_risen; /* since positions were saved, a partition's position rose without records; alone: lead_has_risen */
     uint32_t load; /* 0 .. ORDER_LOAD_MAX, about log2 of the examples per step: see live_follow_load */
     uint64_t records_before;       /* records sequenced by earlier lives */
+    int64_t bytes_before;          /* source_progress.bytes_done of all sources when this life began */
     int64_t disk_looked_us;        /* when the free disk space was last asked for */
     bool disk_is_low;              /* the sources pause */
     struct sequencer_peers *peers; /* peers.c; NULL: the run is alone */

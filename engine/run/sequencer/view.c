@@ -11,6 +11,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Summed over the sources; totals of -1: unknown. */
+static struct source_progress progress_of_sources(struct run *run)
+{
+    struct source_progress sum = {0};
+    for (uint32_t i = 0; i < run->plan->sources_count; i++) {
+        const struct source_kind *kind = run_source_node(run, i)->source_kind;
+        struct source_progress progress = {-1, -1, -1};
+        if (kind->progress != NULL)
+            kind->progress(&run->sources[i], &progress);
+        bool is_known = progress.bytes_total >= 0 && sum.bytes_total >= 0;
+        sum.bytes_total = is_known ? sum.bytes_total + progress.bytes_total : -1;
+        sum.bytes_done += MAX(progress.bytes_done, 0);
+        is_known = progress.records_total >= 0 && sum.records_total >= 0;
+        sum.records_total = is_known ? sum.records_total + progress.records_total : -1;
+    }
+    return sum;
+}
+
 bool sequencer_begin(struct run *run)
 {
     struct sequencer *s = run->sequencer;
@@ -23,6 +41,7 @@ bool sequencer_begin(struct run *run)
     if (!order_begin(run, s->first))
         return false;
     log_begin(run);
+    s->bytes_before = progress_of_sources(run).bytes_done;
     return true;
 }
 
@@ -179,19 +198,12 @@ void sequencer_stats(struct run *run, struct run_stats *stats)
     stats->has_input_ended = s->has_input_ended || stats->is_finished;
     pthread_mutex_unlock(&s->mutex);
     stats->records_life = stats->records - s->records_before;
+    stats->progress = progress_of_sources(run);
+    stats->bytes_life = (uint64_t)MAX(stats->progress.bytes_done - s->bytes_before, 0);
     for (uint32_t i = 0; i < run->plan->sources_count; i++) {
         const struct source_kind *kind = run_source_node(run, i)->source_kind;
         if (kind->report != NULL)
             kind->report(&run->sources[i], &stats->nodes[run->plan->sources[i]].report);
-        struct source_progress progress = {-1, -1, -1};
-        if (kind->progress != NULL)
-            kind->progress(&run->sources[i], &progress);
-        bool is_known = progress.bytes_total >= 0 && stats->progress.bytes_total >= 0;
-        stats->progress.bytes_total = is_known ? stats->progress.bytes_total + progress.bytes_total : -1;
-        stats->progress.bytes_done += MAX(progress.bytes_done, 0);
-        is_known = progress.records_total >= 0 && stats->progress.records_total >= 0;
-        stats->progress.records_total =
-            is_known ? stats->progress.records_total + progress.records_total : -1;
     }
 }
 

@@ -1,6 +1,7 @@
 #include "talk.h"
 
 #include "core/mem.h"
+#include "run/base/peers.h"
 #include "run/lanes/internal.h"
 #include "run/order/order.h"
 
@@ -139,6 +140,15 @@ static void fill_sinks(const struct talk_job *job, const struct talker *all, boo
     }
 }
 
+/* Each worker sends its figures, or adds those that it was sent. */
+static void look_at_figures(const struct talk_job *job, const struct talker *all)
+{
+    struct run_stats *stats = mem_calloc(1, sizeof(*stats));
+    for (uint32_t i = 0; i < job->workers; i++)
+        run_stats(all[i].run, stats);
+    free(stats);
+}
+
 void talk_record(const struct talk_job *job, struct script *script)
 {
     struct talker all[RUN_WORKERS_MAX];
@@ -152,12 +162,27 @@ void talk_record(const struct talk_job *job, struct script *script)
     fill_sinks(job, all, false);
     while (tell(job, all)) {
     }
+    look_at_figures(job, all);
+    while (tell(job, all)) {
+    }
     for (uint32_t i = 0; i < job->workers; i++)
         leat_assert(!run_has_failed(all[i].run) && has_ended(all[i].run) && order_finish(all[i].run));
     *script = all[job->self].queue;
     all[job->self].queue = (struct script){0};
     for (uint32_t i = 0; i < job->workers; i++)
         end(&all[i]);
+}
+
+static bool has_figures(const struct script *script)
+{
+    uint64_t tag = PEER_TAGS;
+    bool has_some = false;
+    for (uint32_t i = 0; i < script->count; i++) {
+        if (script->items[i].bytes.length >= sizeof(tag))
+            memcpy(&tag, script->items[i].bytes.data, sizeof(tag));
+        has_some |= tag == PEER_FIGURES;
+    }
+    return has_some;
 }
 
 enum talk_outcome talk_give(const struct talk_job *job, const struct script *script)
@@ -176,6 +201,8 @@ enum talk_outcome talk_give(const struct talk_job *job, const struct script *scr
         leat_assert(alone.diags.count == 0 || strstr(alone.diags.items[0].message, "spill file") == NULL);
         is_taken &= !run_has_failed(alone.run);
     }
+    if (has_figures(script))
+        look_at_figures(&(struct talk_job){.workers = 1}, &alone);
     enum talk_outcome outcome = !is_taken ? TALK_REFUSED : has_ended(alone.run) ? TALK_ENDED : TALK_WAITS;
     end(&alone);
     return outcome;

@@ -84,10 +84,10 @@ static void set_word(struct told *told, size_t index, uint64_t value)
     memcpy(told->bytes.data + index * WORD, &value, WORD);
 }
 
-/* Words of a message; of PEER_ROWS those before the batch. */
+/* Words of a message; of PEER_ROWS those before the batch, of PEER_FIGURES those before the counters of stages and nodes. */
 static size_t words_of(const struct told *told)
 {
-    return word(told, 0) == PEER_ROWS ? 6 : told->bytes.length / WORD;
+    return word(told, 0) == PEER_ROWS ? 6 : word(told, 0) == PEER_FIGURES ? 9 : told->bytes.length / WORD;
 }
 
 /* A script of which a message is changed. */
@@ -189,7 +189,8 @@ static bool is_free(const struct told *told, size_t index, bool waits)
         AT_LAST,
         AT_DONE = 5,
         AT_LISTS = 7,
-        AT_OFFSET = 7
+        AT_OFFSET = 7,
+        AT_FIGURES = 4
     };
     uint64_t count = word(told, 2);
     size_t begin = AT_LISTS, slice = waits ? 6 : 4;
@@ -219,6 +220,7 @@ static bool is_free(const struct told *told, size_t index, bool waits)
             AT_SLICES +
             slice * count; /* then the arrival, and five words of each source: a holder is none, or known */
         return index == 0 || ((index - 1) % 5 != 0 && (index - 1) % 5 != 2);
+    case PEER_FIGURES: return index >= AT_FIGURES;
     case PEER_FORMED: return index > AT_DONE + word(told, AT_DONE);
     default: return false;
     }
@@ -364,8 +366,8 @@ static void say_twice_and_not(struct changed *c)
             more.items[more.count++] = script->items[i];
         more.items[more.count++] = script->items[i];
     }
-    /* There may be more offers, rows and answers; the transport knows which came twice. */
-    bool can_be = tag == PEER_OFFERS || tag == PEER_ROWS || tag == PEER_ANSWER;
+    /* There may be more offers, rows, answers and figures; the transport knows which came twice. */
+    bool can_be = tag == PEER_OFFERS || tag == PEER_ROWS || tag == PEER_ANSWER || tag == PEER_FIGURES;
     bool is_last = true; /* of its tag: behind the end of the job, nothing is looked at */
     for (uint32_t i = c->at + 1; i < script->count; i++)
         is_last &= word(&script->items[i], 0) != tag;

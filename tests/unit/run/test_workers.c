@@ -84,6 +84,7 @@ static void same(const struct outcome *one, const struct outcome *other)
         assert_string_equal(one->notes[i], other->notes[i]);
     assert_memory_equal(one->counters, other->counters, one->nodes * sizeof(one->counters[0]));
     assert_int_equal(one->micro_batches, other->micro_batches);
+    assert_int_equal(one->records, other->records);
     assert_int_equal(one->is_finished, other->is_finished);
 }
 

@@ -273,24 +273,37 @@ static void set_checkpoints(struct workers *workers, const struct way *way)
     }
 }
 
-/* Adds the figures of one worker; a sink's note is of the worker that has it. */
-static void collect(struct run *run, struct outcome *outcome)
+/* The last figures of all workers come to the leader, whose figures are the job's. Returns the leader. */
+static struct run *await_figures(struct run **runs, uint32_t count)
 {
     struct run_stats *stats = mem_calloc(1, sizeof(*stats));
-    run_stats(run, stats);
+    struct run *leader = runs[0];
+    for (uint32_t i = 0; i < count; i++) {
+        run_stats(runs[i], stats);
+        leader = stats->is_part ? leader : runs[i];
+    }
+    while (!run_has_all_figures(leader))
+        usleep(100);
+    free(stats);
+    return leader;
+}
+
+/* The job's figures. */
+static void collect(struct run *leader, struct outcome *outcome)
+{
+    struct run_stats *stats = mem_calloc(1, sizeof(*stats));
+    run_stats(leader, stats);
     outcome->is_finished = stats->is_finished;
     outcome->micro_batches = stats->micro_batches;
     outcome->nodes = stats->nodes_count;
-    outcome->sinks = 0;
+    outcome->records = stats->records;
     for (uint32_t i = 0; i < stats->nodes_count; i++) {
         const struct run_node_stats *node = &stats->nodes[i];
         assert_true(counters_balance(&node->counters));
-        counters_add(&outcome->counters[i], &node->counters);
+        outcome->counters[i] = node->counters;
         if (node->node->tag == PLAN_SINK) {
             assert_true(outcome->sinks < SINKS_MAX);
-            if (node->note[0] != '\0')
-                memcpy(outcome->notes[outcome->sinks], node->note, NOTE_BYTES);
-            outcome->sinks++;
+            memcpy(outcome->notes[outcome->sinks++], node->note, NOTE_BYTES);
         }
     }
     free(stats);
@@ -471,10 +484,11 @@ void workers_run(const char *text, uint32_t count, uint32_t lanes, const struct 
     for (uint32_t i = 0; i < runs_count; i++)
         check(&all[i], text, run_wait(runs[i]));
     atomic_store(&gated, NULL);
+    struct run *leader = await_figures(runs, runs_count);
     if (count > 0)
         workers_end(workers);
+    collect(leader, outcome);
     for (uint32_t i = 0; i < runs_count; i++) {
-        collect(runs[i], outcome);
         run_free(runs[i]);
         arena_free(&all[i].arena);
     }

@@ -18,12 +18,12 @@ void workers_end(struct workers *workers);
 void workers_free(struct workers *workers);
 
 enum { SINKS_MAX = 8, NOTE_BYTES = 160 };
-/* What a job gave, over all workers. */
+/* What a job gave, by its leader's figures. */
 struct outcome {
     char notes[SINKS_MAX][NOTE_BYTES]; /* of each sink: rows and digest of a null sink */
     struct counters counters[PLAN_NODES_MAX];
     uint32_t sinks, nodes;
-    uint64_t micro_batches;
+    uint64_t micro_batches, records;
     bool is_finished;
 };
 
