@@ -2,7 +2,9 @@
 """`leat run --cluster`: processes that run one job together, with a real etcd, killed and stopped and cut off. Whatever happens, the
 files of the job's sinks are those of a run that is alone, byte for byte.
 
-    test_cluster.py LEAT [TEST...]
+    test_cluster.py LEAT [--small] [TEST...]
+
+--small: fewer rows, for a program with sanitizers.
 """
 
 import glob
@@ -24,11 +26,12 @@ import tap  # noqa: E402
 from patience import PATIENCE_S, stretched  # noqa: E402
 
 LEAT = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else None
+IS_SMALL, CHOSEN = "--small" in sys.argv, [word for word in sys.argv[2:] if word != "--small"]
 JOB = os.path.abspath("tests/crash/features.leat")
 FOLDER = tempfile.TemporaryDirectory(prefix="leat-workers-")
 NAMES = iter(range(10**9))
-IMPRESSIONS = 240000
-SLOW = "run.claimed=sleep:25"  # each micro-batch, so that the job lasts
+IMPRESSIONS = 40000 if IS_SMALL else 240000
+SLOW = "run.claimed=sleep:40"  # each micro-batch, so that the job lasts
 ENDED, FAILED, USAGE, INTERRUPTED, KILLED = 0, 1, 2, 130, -signal.SIGKILL
 ETCD = []
 
@@ -59,7 +62,7 @@ def sinks(folder):
 class Job:
     """One job of the cluster `name`, and the processes that were started for it. Use it in a `with`."""
 
-    def __init__(self, servers=None, job=JOB, every="200ms"):
+    def __init__(self, servers=None, job=JOB, every="100ms"):
         self.etcd, self.job, self.every = servers or ETCD[0], job, every
         self.name = f"c{next(NAMES)}"
         self.folder = os.path.join(FOLDER.name, self.name)
@@ -87,7 +90,7 @@ class Job:
         """Starts a worker, and returns its process."""
         log = f"{self.folder}/worker{len(self.processes)}.log"
         cluster = [f"--cluster=etcd://{self.etcd.endpoints()}/{name or self.name}", f"--nodes={nodes}", "--listen=127.0.0.1:0",
-                   f"--workers={lanes}", "--nodes-wait=1ms", f"--lease={math.ceil(stretched(2))}s", *flags]
+                   f"--workers={lanes}", "--nodes-wait=1h", f"--lease={math.ceil(stretched(2))}s", *flags]
         environment = {**os.environ, "LEAT_FAILPOINTS": failpoints}
         with open(log, "wb") as file:
             process = subprocess.Popen(self.command(*cluster), stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment,
@@ -139,7 +142,7 @@ PLAIN = {}
 
 
 def test_two_and_five():
-    for count, lanes in ((1, 3), (2, 1), (5, 2)):
+    for count, lanes in ((1, 3), (2, 1), (2 if IS_SMALL else 5, 2)):
         with Job() as job:
             job.ends(*[job.start(count, lanes=lanes, failpoints="") for _ in range(count)])
             job.is_as_plain()
@@ -313,7 +316,7 @@ def main():
         print(f"ok - cluster # SKIP {etcd.missing()}")
         return 77
     chosen = {name: test for name, test in globals().items()
-              if name.startswith("test_") and (len(sys.argv) < 3 or name in sys.argv[2:])}
+              if name.startswith("test_") and (not CHOSEN or name in CHOSEN)}
     with FOLDER, etcd.Etcd(os.path.join(FOLDER.name, "etcd"), is_fast=True) as one:
         ETCD.append(one)
         make_data(f"{FOLDER.name}/data")
@@ -321,7 +324,7 @@ def main():
             subprocess.run(job.command(), check=True, stdout=subprocess.DEVNULL)
             PLAIN.update(sinks(job.out))
         assert len(PLAIN) == 4
-        return tap.run(chosen, threads=2)
+        return tap.run(chosen, threads=3)
 
 
 if __name__ == "__main__":
