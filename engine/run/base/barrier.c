@@ -48,7 +48,8 @@ bool barrier_takes_last(struct run *run)
     struct barrier *b = run->barrier;
     pthread_mutex_lock(&b->mutex);
     bool is_ready = b->state == BARRIER_REQUESTED || (b->state == BARRIER_IDLE && b->last_is_refused);
-    if (b->state == BARRIER_IDLE && !is_ready && !b->last_is_wanted) {
+    bool comes_next = b->state == BARRIER_IDLE || b->state == BARRIER_WRITING;
+    if (comes_next && !is_ready && !b->last_is_wanted) {
         b->last_is_wanted = true;
         pthread_cond_broadcast(&b->condition);
     }

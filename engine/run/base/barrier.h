@@ -69,7 +69,7 @@ bool barrier_is_waiting(struct run *run);
 bool barrier_is_busy(struct run *run);
 /* Returns whether the last micro-batch may be formed now: a barrier has been requested for it, or the disk
  * refuses the last checkpoint, and the run ends without a barrier. Else asks the coordinator for a
- * checkpoint, once it is idle. */
+ * checkpoint, once it has written the one that it writes. */
 bool barrier_takes_last(struct run *run);
 /* Call while a micro-batch is chosen. Attaches the requested barrier to it, if there is one, and returns
  * the epoch of that checkpoint; the caller then fills barrier->positions. 0: no barrier. is_last: this is

@@ -47,6 +47,26 @@ static void test_abandoned(void **state)
     remove_folder("many");
 }
 
+/* A leader that publishes its last manifest again and again gives it up when the job stops, and takes one more checkpoint. */
+static void test_stopped(void **state)
+{
+    struct heads heads = {0};
+    struct outcome outcome;
+    struct way way = {.registry = registry,
+                      .folder = "many",
+                      .incarnation = 1,
+                      .waits_for = 1,
+                      .refuses_below = 5,
+                      .stops_at = 5,
+                      .heads = &heads};
+    (void)state;
+    watched = (struct watched){0};
+    workers_run(job, 2, 1, &way, &outcome);
+    assert_int_equal(heads.published, 1);
+    buffer_free(&heads.last);
+    remove_folder("many");
+}
+
 /* A leader that publishes its last manifest again and again ends when another process has taken over its directory. */
 static void test_taken_over(void **state)
 {
@@ -277,10 +297,10 @@ static void test_from(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_abandoned), cmocka_unit_test(test_taken_over),
-                                       cmocka_unit_test(test_known),     cmocka_unit_test(test_anew),
-                                       cmocka_unit_test(test_modes),     cmocka_unit_test(test_paths),
-                                       cmocka_unit_test(test_from)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_abandoned),  cmocka_unit_test(test_stopped),
+                                       cmocka_unit_test(test_taken_over), cmocka_unit_test(test_known),
+                                       cmocka_unit_test(test_anew),       cmocka_unit_test(test_modes),
+                                       cmocka_unit_test(test_paths),      cmocka_unit_test(test_from)};
     char folder[] = "worker-parts-XXXXXX";
     registry = registry_watched(&operator_gate);
     struct arena arena = {0};

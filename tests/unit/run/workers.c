@@ -173,7 +173,8 @@ static bool is_at_barrier(struct run *run)
 
 static bool is_closed(const struct workers *workers)
 {
-    if (workers == NULL || workers->way->heads->published >= workers->way->waits_for)
+    if (workers == NULL || workers->way->heads->published >= workers->way->waits_for ||
+        (workers->way->stops_at > 0 && workers->way->heads->refused >= workers->way->stops_at))
         return false;
     for (uint32_t i = 0; i < workers->count; i++)
         if (run_has_failed(workers->items[i].run) || is_at_barrier(workers->items[i].run))
@@ -238,11 +239,10 @@ static bool publish(void *engine, uint64_t epoch, struct str manifest)
     const struct worker *worker = engine;
     const struct way *way = worker->workers->way;
     struct heads *heads = way->heads;
-    (void)epoch;
     heads->has_come = true;
     while (heads->is_late)
         usleep(200);
-    if (heads->refused < way->refuses) {
+    if (heads->refused < way->refuses || epoch < way->refuses_below) {
         if (++heads->refused == way->taken_at)
             take_over(worker->directory);
         return false;
@@ -455,6 +455,11 @@ static void ask_for_checkpoints(struct run *run)
     }
 }
 
+static uint64_t heads_refused(const struct way *way)
+{
+    return way->heads == NULL ? 0 : way->heads->refused;
+}
+
 void workers_run(const char *text, uint32_t count, uint32_t lanes, const struct way *way,
                  struct outcome *outcome)
 {
@@ -475,6 +480,10 @@ void workers_run(const char *text, uint32_t count, uint32_t lanes, const struct 
     atomic_store(&gated, way->waits_for > 0 ? workers : NULL);
     for (uint32_t i = 0; i < runs_count; i++)
         assert_true(run_start(runs[i]));
+    while (heads_refused(way) < way->stops_at)
+        usleep(1000);
+    if (way->stops_at > 0)
+        run_stop(runs[runs_count - 1]);
     if (way->stops_after > 0)
         stop_after(runs[runs_count - 1], way->stops_after);
     if (way->meanwhile != NULL)

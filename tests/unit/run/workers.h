@@ -43,9 +43,11 @@ struct way {
      * alone lie where the job says. NULL: the job takes none. */
     const char *folder;
     uint32_t incarnation;
-    uint64_t refuses; /* so many heads, the first ones, are not taken */
-    uint64_t
-        taken_at; /* another process takes over the leader's directory when so many were not; 0: none does */
+    uint64_t refuses;       /* so many heads, the first ones, are not taken */
+    uint64_t refuses_below; /* heads of epochs below that one are not taken */
+    uint64_t stops_at; /* the last worker stops the job, once so many heads were not taken; 0: it does not */
+    /* Another process takes over the leader's directory when so many were not taken; 0: none does. */
+    uint64_t taken_at;
     uint64_t dies_at;    /* the process is killed when it has published so many heads; 0: it is not */
     bool dies_before;    /* with dies_at: before the last one of them is the head */
     uint64_t waits_for;  /* the job does not come to its end before it has published so many heads */
@@ -58,8 +60,7 @@ struct way {
 struct heads {
     /* A head that has come is not taken while is_late is set. */
     _Atomic bool is_late, has_come;
-    _Atomic uint64_t published;
-    uint64_t refused;
+    _Atomic uint64_t published, refused;
     struct byte_buffer last; /* manifest; the caller's */
 };
 
