@@ -22,11 +22,15 @@ static const char text_that_waits[] =
     "stream l = w | later 2\n"
     "sink l = null from l\n";
 
-static struct talk_job jobs[] = {{.text = text, .workers = 2, .lanes = 1, .self = 0, .leader = 0},
-                                 {.text = text, .workers = 2, .lanes = 1, .self = 0, .leader = 1},
-                                 {.text = text, .workers = 2, .lanes = 2, .self = 1, .leader = 0},
-                                 {.text = text_that_waits, .workers = 2, .lanes = 1, .self = 0, .leader = 0},
-                                 {.text = text_that_waits, .workers = 2, .lanes = 1, .self = 0, .leader = 1}};
+static struct talk_job jobs[] = {
+    {.text = text, .workers = 2, .lanes = 1, .self = 0, .leader = 0},
+    {.text = text, .workers = 2, .lanes = 1, .self = 0, .leader = 1},
+    {.text = text, .workers = 2, .lanes = 2, .self = 1, .leader = 0},
+    /* a leader to whom another worker says that its sink is full */
+    {.text = text, .workers = 3, .lanes = 1, .self = 1, .leader = 1},
+    {.text = text, .workers = 2, .lanes = 1, .self = 1, .leader = 0, .is_tight = true},
+    {.text = text_that_waits, .workers = 2, .lanes = 1, .self = 0, .leader = 0},
+    {.text = text_that_waits, .workers = 2, .lanes = 1, .self = 0, .leader = 1}};
 static struct script scripts[ARRAY_COUNT(jobs)];
 
 static void copy(struct script *to, const struct script *from)

@@ -53,7 +53,7 @@ static void begin_workers(struct workers *workers, const char *path, struct live
 {
     static struct run_peers peers[WORKERS];
     static char directories[WORKERS][80];
-    char text[256];
+    static char text[256];
     snprintf(text, sizeof(text),
              "job j { checkpoint: { dir: \"%s\", every: 1h, min_free: 0B } }\n"
              "source s = fake_source { event_time: ts }\nsink out = fake_sink from s {}\n",
