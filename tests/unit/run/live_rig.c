@@ -277,6 +277,16 @@ void wait_until_asked(uint32_t partition, uint32_t times)
         fake_source.wake(fake_source.engine);
 }
 
+void wait_until_read(void)
+{
+    bool are_read = false;
+    for (int64_t since = 0; !are_read; wait_more(&since)) {
+        pthread_mutex_lock(&fake_source.mutex);
+        are_read = memcmp(fake_source.read, fake_source.given, sizeof(fake_source.read)) == 0;
+        pthread_mutex_unlock(&fake_source.mutex);
+    }
+}
+
 void lull(int64_t microseconds)
 {
     usleep((useconds_t)microseconds);
@@ -440,11 +450,17 @@ static void fail_by_diags(struct live *live, const char *text)
     fail();
 }
 
-struct live *begin(const char *text, const struct run_options *options)
+struct live *prepare(const char *text, const struct run_options *options)
 {
     struct live *live = make(text, options);
     if (live->run == NULL)
         fail_by_diags(live, text);
+    return live;
+}
+
+struct live *begin(const char *text, const struct run_options *options)
+{
+    struct live *live = prepare(text, options);
     assert_true(run_start(live->run));
     return live;
 }

@@ -49,6 +49,8 @@ void end_fake_source(void);
 /* Waits until the engine has read all rows of the partition, and asked for more that many times: it had as many
  * occasions to do what it is not to do. */
 void wait_until_asked(uint32_t partition, uint32_t times);
+/* Waits until all rows that were given are read. */
+void wait_until_read(void);
 /* Lets time pass in which no rows come, where time itself is tested: whether partitions become idle, or
  * whether nothing happens. On a slow machine less may happen meanwhile: never rely on it. */
 void lull(int64_t microseconds);
@@ -111,6 +113,8 @@ void forget_reading(void);
 void reset_fake_sink(void);
 /* Options of a run on so many lanes. */
 struct run_options on(uint32_t lanes);
+/* Makes a run of the job, and does not start it; the test fails if the job or the run is refused. */
+struct live *prepare(const char *text, const struct run_options *options);
 /* Starts a run of the job; the test fails if the job or the run is refused. */
 struct live *begin(const char *text, const struct run_options *options);
 /* As begin; the run is told to stop before it starts. */

@@ -211,17 +211,6 @@ static void replay_by(const char *job, const char *path, uint32_t count, uint32_
         workers_free(workers);
 }
 
-/* Waits until all rows that were given are read. */
-static void wait_until_read(void)
-{
-    bool are_read = false;
-    for (int64_t since = 0; !are_read; wait_more(&since)) {
-        pthread_mutex_lock(&fake_source.mutex);
-        are_read = memcmp(fake_source.read, fake_source.given, sizeof(fake_source.read)) == 0;
-        pthread_mutex_unlock(&fake_source.mutex);
-    }
-}
-
 /* How the workers' source is: what the job says of it, and how many partitions it has at first, of four. */
 struct shared {
     const char *options;

@@ -486,6 +486,21 @@ static void test_stop(void **state)
     }
 }
 
+/* The leader takes no partitions of a source that cannot gain any. */
+static void test_found(void **state)
+{
+    (void)state;
+    for (size_t j = 0; j < ARRAY_COUNT(jobs); j++) {
+        const uint64_t words[] = {PEER_FOUND, 0, PARTITIONS_MAX};
+        struct told told = {.from = 1 - MIN(jobs[j].self, 1)};
+        buffer_append(&told.bytes, words, sizeof(words));
+        bool is_taken = jobs[j].self == jobs[j].leader && jobs[j].text == text_that_grows;
+        assert_int_equal(talk_give(&jobs[j], &(struct script){&told, 1}),
+                         is_taken ? TALK_WAITS : TALK_REFUSED);
+        buffer_free(&told.bytes);
+    }
+}
+
 /* Another worker says that its records are not the log's, in place of what it has cut. */
 static void differ(struct changed *c)
 {
@@ -529,7 +544,8 @@ int main(void)
         cmocka_unit_test(test_senders),        cmocka_unit_test(test_turns),
         cmocka_unit_test(test_rows),           cmocka_unit_test(test_consumers),
         cmocka_unit_test(test_first),          cmocka_unit_test(test_stop),
-        cmocka_unit_test(test_rises),          cmocka_unit_test(test_differs),
+        cmocka_unit_test(test_rises),          cmocka_unit_test(test_found),
+        cmocka_unit_test(test_differs),
         cmocka_unit_test(test_next_rows)};
     for (size_t j = 0; j < ARRAY_COUNT(jobs); j++)
         jobs[j].registry = registry_with_arrivals(registry_with_later());
