@@ -66,8 +66,8 @@ static bool check_entries(const struct checkpoint_dir *dir, struct diag_list *di
     bool is_good = true;
     for (struct dirent *entry; is_good && (entry = readdir(stream)) != NULL;) {
         static const char *const own[] = {
-            "LOCK",       "tables",      "SERVE", "serve.log", "serve.figures", "serve.figures.tmp",
-            "CONTROL",    "CONTROL.tmp", "log",   "history",   "history.tmp",   CHECKPOINT_SAVEPOINTS,
+            "LOCK",        "tables",          "SERVE", "serve.log", "serve.figures", "serve.figures.tmp",
+            "CONTROL",     "CONTROL.tmp",     "log",   "history",   "history.tmp",   CHECKPOINT_SAVEPOINTS,
             RESTORED_NAME, CHECKPOINT_CLUSTER};
         bool is_own = entry->d_name[0] == '.' || strncmp(entry->d_name, "gen-", 4) == 0;
         for (size_t i = 0; i < ARRAY_COUNT(own); i++)

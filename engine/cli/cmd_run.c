@@ -7,7 +7,6 @@
 #include "cli/serve_beside.h"
 #include "cli/supervise.h"
 #include "cli/token.h"
-#include "cluster/coordination.h"
 #include "control/api.h"
 #include "core/civil.h"
 #include "core/learner.h"
@@ -51,17 +50,6 @@ enum {
     KEY_CONTROL_CERTIFICATE,
     KEY_CONTROL_KEY,
     KEY_LOG,
-    KEY_CLUSTER,
-    KEY_NODES,
-    KEY_NODES_WAIT,
-    KEY_LISTEN,
-    KEY_ADVERTISE,
-    KEY_LEASE,
-    KEY_ETCD_AUTHORITY,
-    KEY_ETCD_CERTIFICATE,
-    KEY_ETCD_KEY,
-    KEY_ETCD_USER,
-    KEY_ETCD_PASSWORD,
     CONTROL_CONNECTIONS_MAX = 256
 };
 
@@ -148,28 +136,33 @@ static const struct argp_option options_table[] = {
     {"control-certificate", KEY_CONTROL_CERTIFICATE, "FILE", 0,
      "TLS with this certificate chain (PEM); needed off loopback", 6},
     {"control-key", KEY_CONTROL_KEY, "FILE", 0, "the certificate's private key (PEM)", 6},
-    {"cluster", KEY_CLUSTER, "URL", 0,
+    {"cluster", RUN_CLUSTER_CLUSTER, "URL", 0,
      "be one of several workers that run the job together, each started with the same command on a machine of its own; "
      "they find each other in etcd, at etcd://HOST:PORT,HOST:PORT/NAME. Files, and the job's checkpoint directory, must be seen "
      "by all under the same paths. Ctrl-C: this worker leaves after a checkpoint, and the others go on",
      7},
-    {"nodes", KEY_NODES, "LEAST:MOST", 0,
-     "with --cluster: how many workers the job may have; it begins with MOST, or with LEAST after --nodes-wait", 7},
-    {"nodes-wait", KEY_NODES_WAIT, "TIME", 0, "with --cluster: how long to wait for MOST workers (default: 30s)", 7},
-    {"listen", KEY_LISTEN, "HOST:PORT", 0,
+    {"nodes", RUN_CLUSTER_NODES, "LEAST:MOST", 0,
+     "with --cluster: how many workers the job may have; it begins with MOST, or with LEAST after --nodes-wait",
+     7},
+    {"nodes-wait", RUN_CLUSTER_NODES_WAIT, "TIME", 0,
+     "with --cluster: how long to wait for MOST workers (default: 30s)", 7},
+    {"listen", RUN_CLUSTER_LISTEN, "HOST:PORT", 0,
      "with --cluster: where this worker takes the others' connections; HOST is an address of this machine, port 0 any free "
      "one. They are authenticated, and not encrypted: for a private network",
      7},
-    {"advertise", KEY_ADVERTISE, "HOST:PORT", 0,
+    {"advertise", RUN_CLUSTER_ADVERTISE, "HOST:PORT", 0,
      "with --cluster: the address under which the others reach this worker (default: that of --listen)", 7},
-    {"lease", KEY_LEASE, "TIME", 0,
+    {"lease", RUN_CLUSTER_LEASE, "TIME", 0,
      "with --cluster: how long a worker may be silent before the others go on without it (default: 3s)", 7},
-    {"etcd-authority", KEY_ETCD_AUTHORITY, "FILE", 0,
+    {"etcd-authority", RUN_CLUSTER_ETCD_AUTHORITY, "FILE", 0,
      "with --cluster: TLS to etcd, whose certificates this authority (PEM) has signed", 7},
-    {"etcd-certificate", KEY_ETCD_CERTIFICATE, "FILE", 0, "with --cluster: this client's certificate for etcd (PEM)", 7},
-    {"etcd-key", KEY_ETCD_KEY, "FILE", 0, "the certificate's private key (PEM)", 7},
-    {"etcd-user", KEY_ETCD_USER, "NAME", 0, "with --cluster: the user of etcd, with --etcd-password-file", 7},
-    {"etcd-password-file", KEY_ETCD_PASSWORD, "FILE", 0, "the user's password: the file's only word", 7},
+    {"etcd-certificate", RUN_CLUSTER_ETCD_CERTIFICATE, "FILE", 0,
+     "with --cluster: this client's certificate for etcd (PEM)", 7},
+    {"etcd-key", RUN_CLUSTER_ETCD_KEY, "FILE", 0, "the certificate's private key (PEM)", 7},
+    {"etcd-user", RUN_CLUSTER_ETCD_USER, "NAME", 0,
+     "with --cluster: the user of etcd, with --etcd-password-file", 7},
+    {"etcd-password-file", RUN_CLUSTER_ETCD_PASSWORD, "FILE", 0, "the user's password: the file's only word",
+     7},
     {0},
 };
 
@@ -182,41 +175,23 @@ static uint64_t parse_number(const char *option, const char *argument, int64_t m
     return (uint64_t)number;
 }
 
-/* --cluster: what else is needed, and what several workers cannot do. */
-static void check_cluster(const struct run_arguments *a, struct argp_state *state)
+/* --cluster: what several workers cannot do. */
+static void check_alone(const struct run_arguments *a, struct argp_state *state)
 {
     const struct run_options *o = &a->options;
-    const struct run_cluster_flags *c = &a->cluster;
     const struct {
         bool is_given;
         const char *flag;
-    } alone[] = {{a->load.is_replay, "replay"},       {a->load.sinks.count > 0, "sink"},
-                 {a->is_resume, "resume"},            {a->is_fresh, "fresh"},
-                 {o->from != NULL, "from"},           {o->take_over, "take-over"},
-                 {a->is_supervised, "supervise"},     {a->is_served, "serve"},
-                 {o->until_us != TIME_MAX, "until"},  {o->record_order != NULL, "record-order"},
-                 {o->order != NULL, "order"},         {o->compares, "compare"},
-                 {o->move_seed != 0, "move"},         {a->has_ui, "ui"}},
-      of_cluster[] = {{c->least > 0, "nodes"},
-                      {c->listen != NULL, "listen"},
-                      {c->advertise != NULL, "advertise"},
-                      {c->authority != NULL, "etcd-authority"},
-                      {c->certificate != NULL, "etcd-certificate"},
-                      {c->key != NULL, "etcd-key"},
-                      {c->user != NULL, "etcd-user"},
-                      {c->password_file != NULL, "etcd-password-file"}};
-    for (size_t i = 0; i < ARRAY_COUNT(alone) && c->cluster != NULL; i++)
+    } alone[] = {{a->load.is_replay, "replay"},      {a->load.sinks.count > 0, "sink"},
+                 {a->is_resume, "resume"},           {a->is_fresh, "fresh"},
+                 {o->from != NULL, "from"},          {o->take_over, "take-over"},
+                 {a->is_supervised, "supervise"},    {a->is_served, "serve"},
+                 {o->until_us != TIME_MAX, "until"}, {o->record_order != NULL, "record-order"},
+                 {o->order != NULL, "order"},        {o->compares, "compare"},
+                 {o->move_seed != 0, "move"},        {a->has_ui, "ui"}};
+    for (size_t i = 0; i < ARRAY_COUNT(alone) && a->cluster.cluster != NULL; i++)
         if (alone[i].is_given)
             argp_error(state, "--%s is for a run that is alone: give it without --cluster", alone[i].flag);
-    for (size_t i = 0; i < ARRAY_COUNT(of_cluster) && c->cluster == NULL; i++)
-        if (of_cluster[i].is_given)
-            argp_error(state, "--%s needs --cluster", of_cluster[i].flag);
-    if (c->cluster != NULL && (c->least == 0 || c->listen == NULL))
-        argp_error(state, "--cluster needs --nodes and --listen, for example --nodes=2:8 --listen=10.0.0.7:7400");
-    if ((c->user == NULL) != (c->password_file == NULL))
-        argp_error(state, "--etcd-user and --etcd-password-file go together");
-    if ((c->certificate == NULL) != (c->key == NULL))
-        argp_error(state, "--etcd-certificate and --etcd-key go together");
 }
 
 /* Arguments that exclude or need each other. */
@@ -237,7 +212,8 @@ static void check_together(const struct run_arguments *arguments, struct argp_st
         argp_error(state, "--control-certificate and --control-key go together");
     if (arguments->options.drops_count > 0 && arguments->options.from == NULL)
         argp_error(state, "--drop-state needs --from");
-    check_cluster(arguments, state);
+    check_alone(arguments, state);
+    run_cluster_check(&arguments->cluster, state);
 }
 
 static void set_mode(struct run_arguments *arguments)
@@ -249,37 +225,6 @@ static void set_mode(struct run_arguments *arguments)
                     : arguments->is_fresh  ? RUN_FRESH
                     : arguments->is_resume ? RUN_RESUME
                                            : RUN_AUTO;
-}
-
-/* The flags of --cluster. */
-static error_t parse_cluster(int key, char *argument, struct run_cluster_flags *flags, struct argp_state *state)
-{
-    int64_t time_us;
-    switch (key) {
-    case KEY_CLUSTER: flags->cluster = argument; return 0;
-    case KEY_NODES:
-        if (!run_cluster_nodes(argument, flags))
-            argp_error(state, "--nodes takes LEAST:MOST from 1 to %d, like 2:8, not `%s`", RUN_WORKERS_MAX, argument);
-        return 0;
-    case KEY_NODES_WAIT:
-        if (!literal_duration(str_from(argument), &flags->wait_us) || flags->wait_us < 0)
-            argp_error(state, "--nodes-wait takes a time like 30s, not `%s`", argument);
-        return 0;
-    case KEY_LISTEN: flags->listen = argument; return 0;
-    case KEY_ADVERTISE: flags->advertise = argument; return 0;
-    case KEY_LEASE:
-        if (!literal_duration(str_from(argument), &time_us) || time_us < 2 * US_PER_SECOND ||
-            time_us > COORDINATION_LEASE_S_MAX * US_PER_SECOND)
-            argp_error(state, "--lease takes a time from 2s to 1h, not `%s`", argument);
-        flags->lease_s = (uint32_t)(time_us / US_PER_SECOND);
-        return 0;
-    case KEY_ETCD_AUTHORITY: flags->authority = argument; return 0;
-    case KEY_ETCD_CERTIFICATE: flags->certificate = argument; return 0;
-    case KEY_ETCD_KEY: flags->key = argument; return 0;
-    case KEY_ETCD_USER: flags->user = argument; return 0;
-    case KEY_ETCD_PASSWORD: flags->password_file = argument; return 0;
-    default: return ARGP_ERR_UNKNOWN;
-    }
 }
 
 static error_t parse(int key, char *argument, struct argp_state *state)
@@ -347,7 +292,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case ARGP_KEY_NO_ARGS: argp_error(state, "which job? For example `leat run jobs/ctr.leat`"); return 0;
     case ARGP_KEY_END: check_together(arguments, state); return 0;
-    default: return parse_cluster(key, argument, &arguments->cluster, state);
+    default: return run_cluster_parse(key, argument, &arguments->cluster, state);
     }
 }
 
@@ -531,7 +476,8 @@ static int run_worker(struct run_arguments *arguments)
                                                 .progress = arguments->progress,
                                                 .interrupts = &interrupts,
                                                 .has_begun = &has_begun};
-    return claims_check(arguments->load.plan->claims, &arguments->load.diags) ? run_cluster(&options) : EXIT_FAILED;
+    return claims_check(arguments->load.plan->claims, &arguments->load.diags) ? run_cluster(&options)
+                                                                              : EXIT_FAILED;
 }
 
 /* Ends the control API that run_job has begun, and left when it failed early. */

@@ -29,7 +29,8 @@
 enum {
     LOOK_US = 40000,
     SAY_WAIT_US = 10000000,
-    RETURN_US = 5000000, /* in which workers that have gone may come back, before the others begin without them */
+    RETURN_US =
+        5000000, /* in which workers that have gone may come back, before the others begin without them */
     ASK_AGAIN_US = 1000000,
     LIFE_GOES_ON = -1, /* in place of an exit status: the worker goes on */
 };
@@ -55,29 +56,16 @@ struct part {
     struct run_peers peers;
     struct run *run;
     struct run_life *life;
-    struct byte_buffer head; /* manifest with which it begins */
+    struct byte_buffer head;   /* manifest with which it begins */
     _Atomic uint32_t bad_from; /* who sent a message that this run cannot have, and one more; 0: nobody */
 };
-
-bool run_cluster_nodes(const char *text, struct run_cluster_flags *flags)
-{
-    int64_t least, most;
-    const char *colon = strchr(text, ':');
-    struct str first = colon == NULL ? str_from(text) : (struct str){text, (size_t)(colon - text)};
-    if (!literal_int(first, &least) || !literal_int(colon == NULL ? first : str_from(colon + 1), &most) ||
-        least < 1 || most < least || most > RUN_WORKERS_MAX)
-        return false;
-    flags->least = (uint32_t)least;
-    flags->most = (uint32_t)most;
-    return true;
-}
 
 /* --- What lies in the directory --- */
 
 static bool fail_file(struct cluster *c, const char *what, const char *path, int error)
 {
-    struct diag *d = diag_error(&c->load->diags, DIAG_CHECKPOINT_FAILED, (struct span){0}, "cannot %s `%s`", what,
-                                path);
+    struct diag *d =
+        diag_error(&c->load->diags, DIAG_CHECKPOINT_FAILED, (struct span){0}, "cannot %s `%s`", what, path);
     diag_errno(&c->load->diags, d, error);
     diag_hint(&c->load->diags, d, "all workers must see the checkpoint directory under the same path");
     return false;
@@ -98,11 +86,12 @@ static bool look_whose(struct cluster *c, bool *is_there)
     struct str found = {text, bytes};
     bool is_own = str_equal(found, c->name);
     if (!is_own) {
-        struct diag *d =
-            diag_error(&c->load->diags, DIAG_FOREIGN_DIRECTORY, (struct span){0},
-                       "the checkpoints in `%s` are of another cluster: expected `%.*s`, found `%.*s`",
-                       c->directory, STR_ARGS(c->name), (int)MIN(bytes, (size_t)COORDINATION_NAME_BYTES_MAX), text);
-        diag_hint(&c->load->diags, d, "go on with that cluster, or give this one a checkpoint directory of its own");
+        struct diag *d = diag_error(
+            &c->load->diags, DIAG_FOREIGN_DIRECTORY, (struct span){0},
+            "the checkpoints in `%s` are of another cluster: expected `%.*s`, found `%.*s`", c->directory,
+            STR_ARGS(c->name), (int)MIN(bytes, (size_t)COORDINATION_NAME_BYTES_MAX), text);
+        diag_hint(&c->load->diags, d,
+                  "go on with that cluster, or give this one a checkpoint directory of its own");
     }
     free(text);
     return is_own;
@@ -186,8 +175,8 @@ static bool read_head(struct part *part)
     if (!is_good || (str_is(head->manifest, name) && str_is(head->digest, digest)))
         return is_good;
     struct diag *d = diag_error(&c->load->diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0},
-                                "`%s` is not the head: etcd names `%.*s` of digest %.*s, found digest %s", path,
-                                STR_ARGS(head->manifest), STR_ARGS(head->digest), digest);
+                                "`%s` is not the head: etcd names `%.*s` of digest %.*s, found digest %s",
+                                path, STR_ARGS(head->manifest), STR_ARGS(head->digest), digest);
     diag_hint(&c->load->diags, d, "do all workers see the same checkpoint directory?");
     return false;
 }
@@ -196,7 +185,8 @@ static bool read_head(struct part *part)
 static void say_diags(const struct diag_list *diags)
 {
     for (unsigned i = 0; i < diags->count; i++)
-        log_say(LOG_LEVEL_WARNING, "%s%s%s", diags->items[i].message, diags->items[i].cause != NULL ? ": " : "",
+        log_say(LOG_LEVEL_WARNING, "%s%s%s", diags->items[i].message,
+                diags->items[i].cause != NULL ? ": " : "",
                 diags->items[i].cause != NULL ? diags->items[i].cause : "");
 }
 
@@ -217,8 +207,9 @@ static bool publish(void *engine, uint64_t epoch, struct str manifest)
                    worker_publish(c->worker, epoch, str_from(name), str_from(digest));
     (void)failpoint("head.moved");
     if (is_head)
-        (void)!run_head_prune(c->heads, incarnation, epoch, (uint32_t)c->load->plan->config.checkpoint.keep.last,
-                              &removed, &diags); /* old files cost room alone */
+        (void)!run_head_prune(c->heads, incarnation, epoch,
+                              (uint32_t)c->load->plan->config.checkpoint.keep.last, &removed,
+                              &diags); /* old files cost room alone */
     say_diags(&diags);
     arena_free(&arena);
     return is_head;
@@ -267,14 +258,15 @@ static bool set_peers(struct part *part)
 {
     struct cluster *c = part->cluster;
     const struct rendezvous_round *round = part->round;
-    part->peers = (struct run_peers){.self = round->self,
-                                     .count = round->count,
-                                     .leader = round->leader,
-                                     .send = send_message,
-                                     .engine = part,
-                                     .directory = arena_printf(&c->arena, "%s/worker-%u", c->folder, round->self),
-                                     .incarnation = (uint32_t)round->incarnation + c->before,
-                                     .publish = publish};
+    part->peers =
+        (struct run_peers){.self = round->self,
+                           .count = round->count,
+                           .leader = round->leader,
+                           .send = send_message,
+                           .engine = part,
+                           .directory = arena_printf(&c->arena, "%s/worker-%u", c->folder, round->self),
+                           .incarnation = (uint32_t)round->incarnation + c->before,
+                           .publish = publish};
     if (round->incarnation <= UINT32_MAX - c->before &&
         take_hex(round->run, part->peers.job_run, sizeof(part->peers.job_run)))
         return true;
@@ -321,7 +313,9 @@ static bool watch(struct part *part)
             run_life_say(part->life, "stopping after a checkpoint; a second Ctrl-C stops at once");
             run_stop(part->run);
         } else if (!is_told)
-            run_life_say(part->life, "leaving after a checkpoint; the other workers go on; a second Ctrl-C stops at once");
+            run_life_say(
+                part->life,
+                "leaving after a checkpoint; the other workers go on; a second Ctrl-C stops at once");
         is_told = true;
         if (part->round->count > 1 && leave_in_order(part, &leaving)) {
             run_abandon(part->run);
@@ -349,9 +343,9 @@ static int judge_failure(struct part *part)
     if (*c->o->interrupts > 0)
         return c->lives > 0 ? EXIT_GOOD : EXIT_INTERRUPTED;
     if (bad_from > 0) {
-        struct diag *d = diag_error(diags, DIAG_FILE_DAMAGED, (struct span){0},
-                                    "a message of worker %u does not fit what this worker has of the job",
-                                    bad_from - 1);
+        struct diag *d =
+            diag_error(diags, DIAG_FILE_DAMAGED, (struct span){0},
+                       "a message of worker %u does not fit what this worker has of the job", bad_from - 1);
         diag_hint(diags, d, "start all workers with the same job and the same version of leat");
         return EXIT_FAILED;
     }
@@ -491,7 +485,8 @@ static void describe_job(struct cluster *c)
     uint8_t id[sizeof(struct run_id)];
     buffer_append(&text, load->source.text.data, load->source.text.length);
     for (uint32_t i = 0; i < load->settings.count; i++)
-        buffer_printf(&text, "\n%.*s=%.*s", STR_ARGS(load->settings.names[i]), STR_ARGS(load->settings.values[i]));
+        buffer_printf(&text, "\n%.*s=%.*s", STR_ARGS(load->settings.names[i]),
+                      STR_ARGS(load->settings.values[i]));
     digest_text((struct str){text.data, text.length}, c->job_digest);
     buffer_free(&text);
     leat_assert(getrandom(id, sizeof(id), 0) == (ssize_t)sizeof(id));

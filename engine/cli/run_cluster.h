@@ -9,16 +9,35 @@
 #define RUN_CLUSTER_WAIT_US (INT64_C(30) * 1000000) /* --nodes-wait, where it is not given */
 
 struct run_cluster_flags {
-    const char *cluster;           /* "etcd://H1:2379,H2:2379/NAME"; NULL: the run is alone */
-    uint32_t least, most;          /* --nodes; 0: not given */
+    const char *cluster;            /* "etcd://H1:2379,H2:2379/NAME"; NULL: the run is alone */
+    uint32_t least, most;           /* --nodes; 0: not given */
     const char *listen, *advertise; /* NULL: not given */
-    int64_t wait_us;               /* --nodes-wait */
-    uint32_t lease_s;              /* 0: not given */
+    int64_t wait_us;                /* --nodes-wait */
+    uint32_t lease_s;               /* 0: not given */
     const char *authority, *certificate, *key, *user, *password_file; /* --etcd-...; NULL: not given */
 };
 
-/* Reads "L:M", or "N" for N:N. False: it is none. */
-LEAT_CHECKED bool run_cluster_nodes(const char *text, struct run_cluster_flags *flags);
+/* Keys of the flags in `leat run`'s table. */
+enum run_cluster_key {
+    RUN_CLUSTER_CLUSTER = 512,
+    RUN_CLUSTER_NODES,
+    RUN_CLUSTER_NODES_WAIT,
+    RUN_CLUSTER_LISTEN,
+    RUN_CLUSTER_ADVERTISE,
+    RUN_CLUSTER_LEASE,
+    RUN_CLUSTER_ETCD_AUTHORITY,
+    RUN_CLUSTER_ETCD_CERTIFICATE,
+    RUN_CLUSTER_ETCD_KEY,
+    RUN_CLUSTER_ETCD_USER,
+    RUN_CLUSTER_ETCD_PASSWORD,
+};
+
+struct argp_state;
+/* Takes a flag with its argument, which lives as long as the flags; a wrong one ends the process, as argp does. Returns 0, or
+ * ARGP_ERR_UNKNOWN for another key. */
+int run_cluster_parse(int key, char *argument, struct run_cluster_flags *flags, struct argp_state *state);
+/* Whether the flags go together; else ends the process. */
+void run_cluster_check(const struct run_cluster_flags *flags, struct argp_state *state);
 
 struct run_cluster_options {
     const struct run_cluster_flags *flags;

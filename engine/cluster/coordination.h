@@ -64,7 +64,7 @@ void coordination_stop(struct coordination *coordination);
 struct cluster_job {
     struct str digest, version, profile; /* of the job, of leat, of its arithmetic */
     struct str by;                       /* who wrote it: the first worker's address. Not compared. */
-    struct str run;                      /* the job's id for sinks, as hex digits: the first worker's. Not compared. */
+    struct str run; /* the job's id for sinks, as hex digits: the first worker's. Not compared. */
 };
 
 struct cluster_member {

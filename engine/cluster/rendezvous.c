@@ -23,7 +23,8 @@ struct rendezvous {
     uint64_t over; /* rounds up to this incarnation are over for this worker, who has said so */
     uint64_t
         missed; /* incarnation of the newest round, in which this worker takes no part; 0: there is none */
-    uint64_t seen; /* incarnation of the newest round that had not ended when this worker saw it; 0: there is none */
+    uint64_t
+        seen; /* incarnation of the newest round that had not ended when this worker saw it; 0: there is none */
     bool have_ended;  /* all workers of that round, or the job is finished */
     bool is_finished; /* as this worker has said */
     struct doubt doubts[RENDEZVOUS_WORKERS_MAX];
@@ -95,10 +96,10 @@ static char *round_write(const struct rendezvous_round *round, enum ended ended)
                                                  "address", worker->address.data, worker->address.length,
                                                  "host", worker->host.data, worker->host.length));
     }
-    json_t *json = json_pack("{s:i, s:I, s:i, s:i, s:I, s:i, s:o}", "version", VERSION, "incarnation",
-                             (json_int_t)round->incarnation, "leader", (int)round->leader, "lanes",
-                             (int)round->lanes, "head", (json_int_t)round->head.revision, "ended", (int)ended,
-                             "workers", workers);
+    json_t *json =
+        json_pack("{s:i, s:I, s:i, s:i, s:I, s:i, s:o}", "version", VERSION, "incarnation",
+                  (json_int_t)round->incarnation, "leader", (int)round->leader, "lanes", (int)round->lanes,
+                  "head", (json_int_t)round->head.revision, "ended", (int)ended, "workers", workers);
     char *text = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS);
     leat_assert(text != NULL); /* texts of members were read as UTF-8 */
     json_decref(json);
@@ -141,7 +142,8 @@ static bool read_workers(const json_t *workers, struct arena *arena, struct rend
 }
 
 /* Reads all but the secret, the head and the run. False: it is no round. */
-static bool round_read(struct str text, struct arena *arena, struct rendezvous_round *round, enum ended *ended)
+static bool round_read(struct str text, struct arena *arena, struct rendezvous_round *round,
+                       enum ended *ended)
 {
     int64_t version, incarnation, leader, lanes, head, end = ENDED_NOT;
     json_t *json = json_loadb(text.data, text.length, JSON_REJECT_DUPLICATES, NULL);
@@ -333,7 +335,8 @@ static void look(struct rendezvous *r, const struct cluster_view *view, const st
                  enum ended ended, bool *is_over)
 {
     bool goes_on = is_whole(r, last, view) && ended == ENDED_NOT;
-    r->have_ended = ended == ENDED_FINISHED || (ended != ENDED_NOT && r->seen > 0 && r->seen == last->incarnation);
+    r->have_ended =
+        ended == ENDED_FINISHED || (ended != ENDED_NOT && r->seen > 0 && r->seen == last->incarnation);
     r->seen = ended != ENDED_NOT ? r->seen : last->incarnation;
     bool is_own = goes_on && has_worker(last, coordination_lease(r->o.coordination));
     *is_over = !goes_on;

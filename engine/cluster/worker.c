@@ -110,9 +110,7 @@ static bool is_done(struct worker *worker, enum etcd_outcome outcome)
 
 static void join(struct worker *worker)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    worker->member.clock_us = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+    worker->member.clock_us = os_wall_us();
     if (!is_done(worker, coordination_join(worker->coordination, &worker->o.job, &worker->member,
                                            worker->o.has_history, &worker->diags)))
         return;
@@ -170,7 +168,8 @@ static void look(struct worker *worker, const struct rendezvous_round *round)
     else if (worker->incarnation == 0 && round != NULL)
         begin_round(worker, round);
     else if (round == NULL && missed > 0)
-        (void)is_done(worker, rendezvous_tell_over(worker->rendezvous, &worker->member, missed, &worker->diags));
+        (void)is_done(worker,
+                      rendezvous_tell_over(worker->rendezvous, &worker->member, missed, &worker->diags));
 }
 
 static void take_turn(struct worker *worker)
@@ -188,8 +187,7 @@ static void take_turn(struct worker *worker)
 
 static void publish(struct worker *worker)
 {
-    enum etcd_outcome outcome =
-        coordination_publish(worker->coordination, &worker->head, &worker->diags);
+    enum etcd_outcome outcome = coordination_publish(worker->coordination, &worker->head, &worker->diags);
     if (outcome != ETCD_UNKNOWN) {
         pthread_mutex_lock(&worker->mutex);
         worker->publishing = outcome == ETCD_DONE ? PUBLISHED : PUBLISHED_NOT;
@@ -262,7 +260,8 @@ static void *keep(void *argument)
         take_step(worker);
     diag_list_init(&diags, &arena);
     if (worker->has_joined && coordination_leave(worker->coordination, &diags) != ETCD_DONE)
-        log_say(LOG_LEVEL_INFO, "etcd does not answer: the others notice by its lease that this worker has left");
+        log_say(LOG_LEVEL_INFO,
+                "etcd does not answer: the others notice by its lease that this worker has left");
     arena_free(&arena);
     return NULL;
 }
@@ -271,9 +270,9 @@ static void *keep(void *argument)
 
 static bool refuse_address(const char *what, const char *found, struct diag_list *diags)
 {
-    struct diag *d = diag_error(diags, DIAG_LINK_FAILED, (struct span){0},
-                                "%s: expected HOST:PORT under which the other workers reach this one, found `%s`",
-                                what, found);
+    struct diag *d = diag_error(
+        diags, DIAG_LINK_FAILED, (struct span){0},
+        "%s: expected HOST:PORT under which the other workers reach this one, found `%s`", what, found);
     diag_hint(diags, d, "give an address of this machine, for example --listen=10.0.0.7:7400");
     return false;
 }
@@ -402,10 +401,8 @@ bool worker_publish(struct worker *worker, uint64_t epoch, struct str manifest, 
 {
     pthread_mutex_lock(&worker->mutex);
     if (worker->state == WORKER_RUNS) {
-        worker->head = (struct cluster_head){.incarnation = worker->round.incarnation,
-                                             .epoch = epoch,
-                                             .manifest = manifest,
-                                             .digest = digest};
+        worker->head = (struct cluster_head){
+            .incarnation = worker->round.incarnation, .epoch = epoch, .manifest = manifest, .digest = digest};
         worker->publishing = PUBLISHING_ASKED;
         while (worker->publishing == PUBLISHING_ASKED)
             pthread_cond_wait(&worker->changed, &worker->mutex);

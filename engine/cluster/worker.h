@@ -16,12 +16,12 @@ struct worker;
 
 struct worker_options {
     struct coordination_options coordination;
-    struct cluster_job job;   /* `by` is filled in */
-    uint32_t least, most;     /* number of workers of a round */
-    int64_t wait_us;          /* at the beginning, for more than `least` */
-    int64_t return_us;        /* later, for those that have gone */
-    const char *listen;       /* "HOST:PORT" of an own interface; port 0: any free one */
-    const char *advertise;    /* under which the others reach it; NULL: `listen` */
+    struct cluster_job job; /* `by` is filled in */
+    uint32_t least, most;   /* number of workers of a round */
+    int64_t wait_us;        /* at the beginning, for more than `least` */
+    int64_t return_us;      /* later, for those that have gone */
+    const char *listen;     /* "HOST:PORT" of an own interface; port 0: any free one */
+    const char *advertise;  /* under which the others reach it; NULL: `listen` */
     uint32_t lanes;
     bool has_history; /* there are heads of this cluster: its record must be there (coordination_join) */
 };
@@ -66,7 +66,8 @@ void worker_send(struct worker *worker, uint32_t to, struct str message);
 
 /* Of the leader: makes the checkpoint the job's head. manifest, digest: cluster_head's. Waits until it is known whether it is, or the
  * round is over. False: not, or not known. Any thread. */
-LEAT_CHECKED bool worker_publish(struct worker *worker, uint64_t epoch, struct str manifest, struct str digest);
+LEAT_CHECKED bool worker_publish(struct worker *worker, uint64_t epoch, struct str manifest,
+                                 struct str digest);
 
 /* The job has come to its end here; WORKER_HAS_ENDED follows when it has everywhere, or WORKER_IS_OVER. is_finished: it has no more to
  * do; else it was stopped, and may go on later. */

@@ -26,7 +26,7 @@ struct worker_unsent {
 struct worker_links {
     struct links *links;
     struct worker_unsent unsent[RENDEZVOUS_WORKERS_MAX]; /* by receiver */
-    pthread_mutex_t mutex; /* held while a call is made; guards all below */
+    pthread_mutex_t mutex;                               /* held while a call is made; guards all below */
     struct worker_calls calls;
     void *user;
     bool is_attached, keeps;              /* keeps: what comes waits for worker_attach; else it is dropped */

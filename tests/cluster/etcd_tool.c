@@ -417,9 +417,8 @@ static bool run_rendezvous(struct answer *answer, char **word)
             rendezvous_tell_over(rendezvous, &member, (uint64_t)number(word[1]), &answer->diags);
     } else if (strcmp(word[0], "ended") == 0) {
         struct cluster_member member = own_member();
-        answer->outcome =
-            rendezvous_tell_ended(rendezvous, &member, (uint64_t)number(word[1]), number(word[2]) != 0,
-                                  &answer->diags);
+        answer->outcome = rendezvous_tell_ended(rendezvous, &member, (uint64_t)number(word[1]),
+                                                number(word[2]) != 0, &answer->diags);
     } else
         return false;
     return true;

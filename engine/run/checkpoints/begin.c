@@ -154,8 +154,9 @@ static bool refuse_cluster(struct run *run)
         return true;
     struct diag *d = diag_error(run->diags, DIAG_FOREIGN_DIRECTORY, (struct span){0},
                                 "a cluster goes on with the checkpoints in `%s`", run->path);
-    diag_hint(run->diags, d,
-              "run the job with --cluster, also on one machine (--nodes=1); or begin anew in another directory");
+    diag_hint(
+        run->diags, d,
+        "run the job with --cluster, also on one machine (--nodes=1); or begin anew in another directory");
     return false;
 }
 

@@ -413,13 +413,12 @@ static void test_random_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_other_secret),     cmocka_unit_test(test_incarnations),
-        cmocka_unit_test(test_no_incarnation),
-        cmocka_unit_test(test_wrong_worker),     cmocka_unit_test(test_unknown_worker),
-        cmocka_unit_test(test_nobody_there),     cmocka_unit_test(test_addresses),
-        cmocka_unit_test(test_options),          cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_silent_strangers), cmocka_unit_test(test_no_descriptors),
-        cmocka_unit_test(test_random_bytes),
+        cmocka_unit_test(test_other_secret),   cmocka_unit_test(test_incarnations),
+        cmocka_unit_test(test_no_incarnation), cmocka_unit_test(test_wrong_worker),
+        cmocka_unit_test(test_unknown_worker), cmocka_unit_test(test_nobody_there),
+        cmocka_unit_test(test_addresses),      cmocka_unit_test(test_options),
+        cmocka_unit_test(test_strangers),      cmocka_unit_test(test_silent_strangers),
+        cmocka_unit_test(test_no_descriptors), cmocka_unit_test(test_random_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

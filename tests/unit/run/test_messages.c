@@ -539,14 +539,11 @@ static void record_log(const char *of, const char *path)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_as_it_was_said), cmocka_unit_test(test_length),
-        cmocka_unit_test(test_words),          cmocka_unit_test(test_near_by),
-        cmocka_unit_test(test_senders),        cmocka_unit_test(test_turns),
-        cmocka_unit_test(test_rows),           cmocka_unit_test(test_consumers),
-        cmocka_unit_test(test_first),          cmocka_unit_test(test_stop),
-        cmocka_unit_test(test_rises),          cmocka_unit_test(test_found),
-        cmocka_unit_test(test_differs),
-        cmocka_unit_test(test_next_rows)};
+        cmocka_unit_test(test_as_it_was_said), cmocka_unit_test(test_length),    cmocka_unit_test(test_words),
+        cmocka_unit_test(test_near_by),        cmocka_unit_test(test_senders),   cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_rows),           cmocka_unit_test(test_consumers), cmocka_unit_test(test_first),
+        cmocka_unit_test(test_stop),           cmocka_unit_test(test_rises),     cmocka_unit_test(test_found),
+        cmocka_unit_test(test_differs),        cmocka_unit_test(test_next_rows)};
     for (size_t j = 0; j < ARRAY_COUNT(jobs); j++)
         jobs[j].registry = registry_with_arrivals(registry_with_later());
     char folder[] = "messages-XXXXXX";
