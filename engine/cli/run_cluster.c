@@ -358,21 +358,28 @@ static int judge_failure(struct part *part)
     return LIFE_GOES_ON;
 }
 
-/* The job has come to its end here. Waits until it has everywhere. */
+/* The job has come to its end here. Waits until it has everywhere. Workers go when all have said that it has: the leader says so only
+ * with the last figures of all, which others have sent before they say it. */
 static int await_others(struct part *part)
 {
     struct cluster *c = part->cluster;
+    const struct rendezvous_round *round = part->round;
     enum worker_state state = WORKER_RUNS;
-    worker_say_ended(c->worker, run_life_stats(part->life)->is_finished);
+    while (state == WORKER_RUNS && !run_has_all_figures(part->run) && atomic_load(&part->bad_from) == 0)
+        state = worker_await(c->worker, WORKER_RUNS, LOOK_US);
+    if (atomic_load(&part->bad_from) > 0)
+        return judge_failure(part);
+    run_life_count_all(part->life);
+    if (state == WORKER_RUNS)
+        worker_say_ended(c->worker, run_life_stats(part->life)->is_finished);
     while (state == WORKER_RUNS)
         state = worker_await(c->worker, WORKER_RUNS, LOOK_US);
-    if (state == WORKER_HAS_ENDED) {
-        if (part->round->count > 1)
-            log_say(LOG_LEVEL_INFO, "the job has ended at all %u workers; what follows is of worker %u alone",
-                    part->round->count, part->round->self);
+    if (state == WORKER_HAS_ENDED && round->self == round->leader)
         run_life_summarize(part->life, true);
+    else if (state == WORKER_HAS_ENDED)
+        run_life_tell_part(part->life, round->leader, round->workers[round->leader].address);
+    if (state == WORKER_HAS_ENDED)
         return EXIT_GOOD;
-    }
     if (state == WORKER_IS_OVER)
         worker_say_over(c->worker);
     return LIFE_GOES_ON;

@@ -152,6 +152,25 @@ void run_life_summarize(struct run_life *life, bool is_good)
     buffer_free(&out);
 }
 
+void run_life_count_all(struct run_life *life)
+{
+    run_stats(life->run, &life->stats);
+    dead_watch_end(&life->dead, &life->stats);
+}
+
+void run_life_tell_part(const struct run_life *life, uint32_t leader, struct str address)
+{
+    struct byte_buffer out = {0};
+    const struct summary summary = {.plan = life->o.load->plan, .stats = &life->stats, .is_good = true};
+    if (life->o.load->is_json)
+        summary_put_part_json(&summary, leader, address, &out);
+    else
+        summary_part_text(&summary, leader, address, stdout);
+    if (out.length > 0)
+        fwrite(out.data, 1, out.length, stdout);
+    buffer_free(&out);
+}
+
 void run_life_free(struct run_life *life)
 {
     serve_watch_free(life->serving);

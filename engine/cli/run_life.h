@@ -31,6 +31,11 @@ const struct run_stats *run_life_stats(const struct run_life *life);
 /* Prints the summary, after run_life_wait. With a process that answers requests, that of a run that is good ends first, so that all
  * requests are counted. */
 void run_life_summarize(struct run_life *life, bool is_good);
+/* Of a cluster's leader, when the last figures of the other workers have come: takes the figures again, for the summary. After
+ * run_life_wait. */
+void run_life_count_all(struct run_life *life);
+/* In place of the summary, of a worker that does not lead, after run_life_wait of a run that is good: says which worker has it. */
+void run_life_tell_part(const struct run_life *life, uint32_t leader, struct str address);
 /* Not the run. */
 void run_life_free(struct run_life *life);
 

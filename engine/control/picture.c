@@ -64,6 +64,10 @@ static void add_head(const struct picture *p, bool has_bar, struct byte_buffer *
     double share = is_behind_end ? s->end_share_done : summary_share_done(s);
     if (is_behind_end)
         buffer_printf(out, "  the input has ended, operators go on");
+    if (s->is_part) { /* of the job's input nobody knows here how much is done */
+        buffer_printf(out, "  figures of worker %u of %u alone", s->worker, s->workers);
+        return;
+    }
     if (!(share >= 0))
         return;
     buffer_printf(out, "  ");

@@ -74,8 +74,26 @@ static void print_lanes(const struct summary *summary, FILE *out)
     if (summary->stats->elapsed_us < SHORT_US)
         return;
     bottleneck_describe(summary->bottleneck, &text);
+    if (summary->stats->workers > 1)
+        fprintf(out, "worker %u: ", summary->stats->worker);
     fprintf(out, "%.*s\n", (int)text.length, text.data);
     buffer_free(&text);
+}
+
+static const char *end_of(const struct summary *summary)
+{
+    return !summary->is_good ? "FAILED" : summary->stats->is_finished ? "finished" : "stopped";
+}
+
+void summary_part_text(const struct summary *summary, uint32_t leader, struct str address, FILE *out)
+{
+    const struct run_stats *stats = summary->stats;
+    char duration[32];
+    fprintf(out,
+            "%.*s: %s after %s: worker %u of %u read %" PRIu64
+            " records; the job's summary is that of worker %u at %.*s\n",
+            STR_ARGS(summary->plan->name), end_of(summary), format_duration(stats->elapsed_us, duration),
+            stats->worker, stats->workers, stats->records_life, leader, STR_ARGS(address));
 }
 
 void summary_text(const struct summary *summary, FILE *out)
@@ -89,13 +107,13 @@ void summary_text(const struct summary *summary, FILE *out)
         return;
     }
     double seconds = MAX((double)stats->elapsed_us / 1e6, 1e-9);
-    fprintf(out, "%.*s: %s after %s: %" PRIu64 " records, %s, %u lane%s\n", STR_ARGS(plan->name),
-            !is_good             ? "FAILED"
-            : stats->is_finished ? "finished"
-                                 : "stopped",
-            format_duration(stats->elapsed_us, duration), stats->records_life,
+    fprintf(out, "%.*s: %s after %s: %" PRIu64 " records, %s, %u lane%s", STR_ARGS(plan->name),
+            end_of(summary), format_duration(stats->elapsed_us, duration), stats->records_life,
             format_rate((double)stats->records_life / seconds, rate), stats->lanes,
             stats->lanes == 1 ? "" : "s");
+    if (stats->workers > 1)
+        fprintf(out, " of %u workers", stats->workers);
+    fprintf(out, "\n");
     if (is_good && stats->has_input_ended && !stats->is_finished)
         fprintf(out, "all sources have ended, and operators have work left\n");
     if (stats->is_resumed)
@@ -317,6 +335,8 @@ static json_t *summary_json(const struct summary *summary)
     }
     if (stats->has_store)
         json_object_set_new(root, "store", store_json(stats));
+    if (stats->workers > 1)
+        json_object_set_new(root, "workers", json_integer((json_int_t)stats->workers));
     return root;
 }
 
@@ -337,4 +357,20 @@ void summary_put_line(const struct summary *summary, int64_t now_ms, struct byte
     json_t *root = summary_json(summary);
     json_object_set_new(root, "now", json_integer((json_int_t)now_ms));
     put_json(root, JSON_COMPACT, out);
+}
+
+void summary_put_part_json(const struct summary *summary, uint32_t leader, struct str address,
+                           struct byte_buffer *out)
+{
+    const struct plan *plan = summary->plan;
+    const struct run_stats *stats = summary->stats;
+    json_t *root =
+        json_pack("{s:s%, s:s, s:s, s:b, s:b, s:i, s:i, s:i, s:s%, s:I, s:f, s:i}", "job", plan->name.data,
+                  plan->name.length, "fingerprint", plan->fingerprint, "state", state_of(summary), "good",
+                  summary->is_good, "is_part", true, "worker", (int)stats->worker, "workers",
+                  (int)stats->workers, "leader", (int)leader, "leader_address", address.data, address.length,
+                  "records_life", (json_int_t)stats->records_life, "seconds", (double)stats->elapsed_us / 1e6,
+                  "lanes", (int)stats->lanes);
+    leat_assert(root != NULL);
+    put_json(root, JSON_INDENT(2), out);
 }

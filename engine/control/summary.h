@@ -28,10 +28,17 @@ struct summary {
     bool is_going_on; /* run_wait has not returned */
 };
 
+/* Of several workers, the leader's figures are the job's; what is said of the time of lanes is of the leader's alone. */
 void summary_text(const struct summary *summary, FILE *out);
 /* Append the report as JSON: in lines, or on one line with "now", Unix milliseconds. Any thread. */
 void summary_put_json(const struct summary *summary, struct byte_buffer *out);
 void summary_put_line(const struct summary *summary, int64_t now_ms, struct byte_buffer *out);
+
+/* In place of the summary, of a worker that does not lead (run_stats.is_part): which one it is, what it has done, and who has the job's
+ * summary: the worker of that number, at that address. A line of text, or JSON with "is_part": true. Any thread. */
+void summary_part_text(const struct summary *summary, uint32_t leader, struct str address, FILE *out);
+void summary_put_part_json(const struct summary *summary, uint32_t leader, struct str address,
+                           struct byte_buffer *out);
 
 /* The share of the sources' input that is done, from 0; -1: it is not known how much there is. Any thread. */
 double summary_share_done(const struct run_stats *stats);

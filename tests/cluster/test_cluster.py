@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`leat run --cluster`: processes that run one job together, with a real etcd, killed and stopped and cut off. Whatever happens, the
-files of the job's sinks are those of a run that is alone, byte for byte.
+files of the job's sinks are those of a run that is alone, byte for byte, and its counters are, in the summary of the worker that leads.
 
     test_cluster.py LEAT [--small] [TEST...]
 
@@ -68,7 +68,7 @@ class Job:
         self.folder = os.path.join(FOLDER.name, self.name)
         self.out, self.state = f"{self.folder}/out", f"{self.folder}/state"
         os.makedirs(self.out)
-        self.processes, self.logs = [], []
+        self.processes, self.logs, self.ended = [], [], []  # ended: those with which `ends` was called last
 
     def __enter__(self):
         return self
@@ -86,14 +86,15 @@ class Job:
         return [LEAT, "run", self.job, f"--set=data={FOLDER.name}/data", f"--set=out={self.out}", f"--set=state={self.state}",
                 f"--set=every={self.every}", "--quiet", *flags]
 
-    def start(self, nodes, *flags, lanes=2, failpoints=SLOW, name=None):
+    def start(self, nodes, *flags, lanes=2, failpoints=SLOW, name=None, form="--json"):
         """Starts a worker, and returns its process."""
         log = f"{self.folder}/worker{len(self.processes)}.log"
         cluster = [f"--cluster=etcd://{self.etcd.endpoints()}/{name or self.name}", f"--nodes={nodes}", "--listen=127.0.0.1:0",
-                   f"--workers={lanes}", "--nodes-wait=1h", f"--lease={math.ceil(stretched(2))}s", *flags]
+                   f"--workers={lanes}", "--nodes-wait=1h", f"--lease={math.ceil(stretched(2))}s",
+                   *([form] if form else []), *flags]
         environment = {**os.environ, "LEAT_FAILPOINTS": failpoints}
-        with open(log, "wb") as file:
-            process = subprocess.Popen(self.command(*cluster), stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment,
+        with open(log, "wb") as file, open(f"{log}.out", "wb") as out:
+            process = subprocess.Popen(self.command(*cluster), stdin=subprocess.DEVNULL, stdout=out, stderr=file, env=environment,
                                        preexec_fn=lambda: etcd.LIBC.prctl(etcd.DIE_WITH_PARENT, signal.SIGKILL))
         process.log = log
         self.processes.append(process)
@@ -133,20 +134,65 @@ class Job:
     def ends(self, *processes, status=ENDED):
         for process in processes:
             assert process.wait(timeout=PATIENCE_S) == status, self.text(process.log)[-3000:]
+        self.ended = processes
 
-    def is_as_plain(self):
+    def summary(self):
+        """The job's: of one of the workers that have ended; the others say that it has it, but for those without work."""
+        told = [json.loads(self.text(f"{process.log}.out")) for process in self.ended
+                if "without work for this worker" not in self.text(process.log)]
+        whole, parts = [one for one in told if "nodes" in one], [one for one in told if "nodes" not in one]
+        assert len(whole) == 1 and whole[0].get("workers", 1) == len(told), told
+        for part in parts:
+            assert part["is_part"] and part["good"] and part["workers"] == len(told), part
+            assert part["worker"] != part["leader"] and part["leader_address"].startswith("127.0.0.1:"), part
+        assert len({part["worker"] for part in parts}) == len(parts) and len({part["leader_address"] for part in parts}) <= 1
+        assert sum(part["records_life"] for part in parts) <= whole[0]["records_life"] <= whole[0]["records"]
+        return whole[0]
+
+    def is_as_plain(self, lives=2):
+        """lives: 1: none of the workers was away, so that figures of one life are as plain, too."""
         assert sinks(self.out) == PLAIN, {name: (len(data), len(sinks(self.out).get(name, b""))) for name, data in PLAIN.items()}
+        summary, plain = self.summary(), FIGURES
+        keys, of_nodes = ["good", "finished", "records", "input_ended"], ["part", "counts", "note", "error", "warning"]
+        if summary["records_life"] > 0:  # else the job had ended, and nothing is read
+            keys.append("share_done")
+            of_nodes.append("time")
+        keys += ["records_life", "micro_batches", "dead_examples", "warnings"] if lives == 1 else []
+        assert {key: summary[key] for key in keys} == {key: plain[key] for key in keys}
+        assert len(summary["nodes"]) == len(plain["nodes"])
+        for node, other in zip(summary["nodes"], plain["nodes"]):
+            for key in of_nodes:
+                assert node[key] == other[key], (node["part"], key, node[key], other[key])
+            assert node["counts"]["balanced"], node
+            assert node["report"]["run"].keys() == other["report"]["run"].keys(), node
+            for name, value in other["report"]["run"].items() if lives == 1 else []:  # but what depends on memory
+                assert name != "state_lookups" or node["report"]["run"][name] == value, (node["part"], name)
 
 
-PLAIN = {}
+PLAIN, FIGURES = {}, {}  # sinks and summary of a run that is alone
 
 
 def test_two_and_five():
     for count, lanes in ((1, 3), (2, 1), (2 if IS_SMALL else 5, 2)):
         with Job() as job:
             job.ends(*[job.start(count, lanes=lanes, failpoints="") for _ in range(count)])
-            job.is_as_plain()
+            job.is_as_plain(lives=1)
             assert job.heads()
+            assert job.summary()["lanes"] == count * lanes
+
+
+def test_text():
+    """One worker tells the summary, the others one line."""
+    with Job() as job:
+        workers = [job.start(3, failpoints="", form=None) for _ in range(3)]
+        job.ends(*workers)
+        leader, others = job.leader(workers)
+        text = job.text(f"{leader.log}.out")
+        assert f"{FIGURES['records']} records" in text and "6 lanes of 3 workers" in text, text
+        assert "ADD UP" not in text and f"in {FIGURES['nodes'][0]['counts']['in']}," in text, text
+        for process in others:
+            line = job.text(f"{process.log}.out")
+            assert line.count("\n") == 1 and "the job's summary is that of worker 0 at 127.0.0.1:" in line, line
 
 
 def test_a_worker_is_killed():
@@ -264,7 +310,7 @@ def test_etcd_is_away():
 def refused(job, words, *flags, status=FAILED, **more):
     process = job.start("1", *flags, failpoints="", **more)
     job.ends(process, status=status)
-    text = job.text(process.log)
+    text = job.text(process.log) + job.text(f"{process.log}.out")
     for word in words:
         assert word in text, (word, text)
 
@@ -321,8 +367,9 @@ def main():
         ETCD.append(one)
         make_data(f"{FOLDER.name}/data")
         with Job() as job:
-            subprocess.run(job.command(), check=True, stdout=subprocess.DEVNULL)
+            told = subprocess.run(job.command("--json"), check=True, stdout=subprocess.PIPE, text=True)
             PLAIN.update(sinks(job.out))
+            FIGURES.update(json.loads(told.stdout))
         assert len(PLAIN) == 4
         return tap.run(chosen, threads=3)
 

@@ -4,6 +4,7 @@
 #include "core/mem.h"
 #include "run/base/peer_figures.h"
 #include "run/base/peers.h"
+#include "run/lanes/internal.h"
 #include "workers.h"
 
 #include <math.h>
@@ -274,6 +275,7 @@ static void test_known(void **state)
 /* --- What another worker sends --- */
 
 static uint32_t messages;
+static const uint64_t below_zero = UINT64_MAX - 4;
 
 static void count_message(void *engine, uint32_t to, struct str message)
 {
@@ -284,6 +286,7 @@ static void count_message(void *engine, uint32_t to, struct str message)
     assert_int_equal(words[0], PEER_FIGURES);
     assert_int_equal(words[1], OTHER);
     assert_int_equal(words[2], 0);
+    assert_non_null(memmem(message.data, message.length, &below_zero, sizeof(below_zero)));
     messages++;
 }
 
@@ -293,9 +296,14 @@ static void send_some(struct run *run)
     peers.send = count_message;
     run->options.peers = &peers;
     messages = 0;
+    /* Of rows that an earlier life held, the counter is at another worker: this one shows none, and sends what it has. */
+    struct stage_instance *stage =
+        run->lanes->stages[run->lanes->stage_first[run->plan->nodes[WINDOW].stage]];
+    atomic_store(&stage->nodes[0].shown[offsetof(struct counters, held) / sizeof(uint64_t)], below_zero);
     for (int i = 0; i < 3; i++)
         run_stats(run, own);
     assert_true(own->is_part);
+    assert_int_equal(own->nodes[WINDOW].counters.held, 0);
     assert_int_equal(messages, 1); /* a second has not passed */
 }
 
