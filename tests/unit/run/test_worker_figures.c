@@ -116,19 +116,39 @@ static void refuse(struct run *run)
     buffer_append(&message, "", 1);
     assert_false(give(run, OTHER, &message));
     message.length = whole;
+    char *note = memmem(message.data, whole, sent->nodes[SINK].note, strlen(sent->nodes[SINK].note));
+    assert_non_null(note);
+    for (size_t i = 0; i <= strlen(sent->nodes[SINK].note); i++) { /* a text has one NUL, at its end */
+        char was = note[i];
+        note[i] = was == '\0' ? 'x' : '\0';
+        assert_false(give(run, OTHER, &message));
+        note[i] = was;
+    }
     for (size_t i = sizeof(uint64_t); i < whole; i++) { /* a value is another one, or there are no figures */
         message.data[i] ^= (char)0xa5;
         if (give(run, OTHER, &message))
             run_stats(run, own);
         message.data[i] ^= (char)0xa5;
     }
-    buffer_free(&message);
     sent->nodes_count = NODES - 1;
     assert_false(say(run, ANOTHER, false));
     sent->nodes_count = NODES;
     sent->lanes = 2;
     assert_false(say(run, ANOTHER, false));
     sent->lanes = 1;
+    /* One more example than there may be, behind those without a text. */
+    enum { WORD = sizeof(uint64_t), EXAMPLE = 7 * WORD + 1, WITH_TEXT = EXAMPLE + 5 };
+    size_t count_at = 2 * WITH_TEXT + (RUN_DEAD_EXAMPLES - 2) * EXAMPLE + WORD; /* from the end */
+    sent->dead_count = RUN_DEAD_EXAMPLES;
+    put(run, ANOTHER, false, &message);
+    assert_true(give(run, ANOTHER, &message));
+    assert_int_equal(message.data[message.length - count_at], RUN_DEAD_EXAMPLES);
+    message.data[message.length - count_at]++;
+    char example[EXAMPLE];
+    memcpy(example, message.data + message.length - EXAMPLE, EXAMPLE);
+    buffer_append(&message, example, EXAMPLE);
+    assert_false(give(run, ANOTHER, &message));
+    buffer_free(&message);
     assert_true(say(run, ANOTHER, true));
     assert_false(say(run, ANOTHER, true)); /* nothing comes behind the last ones */
     assert_false(say(run, ANOTHER, false));
