@@ -16,6 +16,8 @@ const struct registry *registry_with(const struct operator_kind *kind);
 const struct registry *registry_with_later(void);
 /* How long each part takes, and each batch that is kept, in microseconds, so that a test finds the run there. */
 extern atomic_uint later_pause_us;
+/* Whether rows that come when it cannot have any are let pass, in place of an assertion: for messages that a fuzzer has made. */
+extern atomic_bool later_lets_pass;
 /* Of this process: restores with some, but not all parts done; parts done. */
 extern atomic_uint later_restored_within, later_parts_run;
 
