@@ -249,15 +249,22 @@ class Job(Lives):
         found = self.kafka.consume(self.topic, count=count, seconds=seconds)
         assert len(found) >= count and process.poll() is None, (len(found), self.end(process) if process.poll() is not None else "")
 
+    def newest(self):
+        """Where the newest checkpoint is."""
+        return self.state
+
+    def digest_state(self):
+        return state_of(self.state)
+
     def outcome(self, summary):
         """What must be equal: rows, state, model, counts, figures. Asserts what holds for each run by itself."""
         records = self.kafka.consume(self.topic)
         rig.check_once(records, self.case.expected())
         path = self.at("model.safetensors")
-        subprocess.run([LEAT, "model", "export", self.state, "--out", path], check=True, capture_output=True)
+        subprocess.run([LEAT, "model", "export", self.newest(), "--out", path], check=True, capture_output=True)
         with open(path, "rb") as file:
             model = hashlib.sha256(file.read()).hexdigest()
-        digest = state_of(self.state)
+        digest = self.digest_state()
         assert not self.case.is_live or len(digest.splitlines()) == STATEFUL, digest
         off = [(node["name"], node["counts"]) for node in summary["nodes"] if not node["counts"]["balanced"]]
         assert not off, f"counts that do not add up: {off}"
