@@ -59,6 +59,9 @@ static void test_late(void **state)
     dead_watch_begin(watch, stats);
     set(1000, 0, 200, 190);
     assert_true(look());
+    set(0, 0, 0, 0);
+    dead_watch_begin(watch, stats);
+    set(1000, 0, 200, 190);
     dead_watch_end(watch, stats);
     assert_true(watch->nodes[0].is_bad);
 }

@@ -44,6 +44,13 @@ static bool give(struct run *run, uint32_t from, const struct byte_buffer *messa
     return is_taken;
 }
 
+enum { WORD = sizeof(uint64_t), QUEUES = 9 }; /* words before those of the stages' queues */
+
+static void set_word(struct byte_buffer *message, uint32_t index, uint64_t value)
+{
+    memcpy(message->data + index * WORD, &value, WORD);
+}
+
 static bool say(struct run *run, uint32_t from, bool is_last)
 {
     struct byte_buffer message = {0};
@@ -130,14 +137,18 @@ static void refuse(struct run *run)
             run_stats(run, own);
         message.data[i] ^= (char)0xa5;
     }
-    sent->nodes_count = NODES - 1;
-    assert_false(say(run, ANOTHER, false));
-    sent->nodes_count = NODES;
+    put(run, ANOTHER, false, &message);
+    set_word(&message, QUEUES + 1, SLOTS + 1);
+    assert_false(give(run, ANOTHER, &message));
+    set_word(&message, QUEUES + 1, SLOTS);
+    assert_true(give(run, ANOTHER, &message));
+    set_word(&message, QUEUES + run->plan->stages_count, NODES + 1);
+    assert_false(give(run, ANOTHER, &message));
     sent->lanes = 2;
     assert_false(say(run, ANOTHER, false));
     sent->lanes = 1;
     /* One more example than there may be, behind those without a text. */
-    enum { WORD = sizeof(uint64_t), EXAMPLE = 7 * WORD + 1, WITH_TEXT = EXAMPLE + 5 };
+    enum { EXAMPLE = 7 * WORD + 1, WITH_TEXT = EXAMPLE + 5 };
     size_t count_at = 2 * WITH_TEXT + (RUN_DEAD_EXAMPLES - 2) * EXAMPLE + WORD; /* from the end */
     sent->dead_count = RUN_DEAD_EXAMPLES;
     put(run, ANOTHER, false, &message);
@@ -188,7 +199,7 @@ static void fill_up(struct run *run)
             report_add_text(&sent->nodes[node].report, names[i], names[i]);
         }
     put(run, OTHER, false, &message);
-    assert_in_range(message.length, FIGURES_ITEMS_BYTES, FIGURES_BYTES_MAX);
+    assert_in_range(message.length, FIGURES_ITEMS_BYTES, FIGURES_ITEMS_BYTES + 4096);
     assert_true(give(run, OTHER, &message));
     run_stats(run, own);
     assert_int_equal(own->nodes[SOURCE].report.count, REPORT_ITEMS_MAX);
@@ -196,10 +207,6 @@ static void fill_up(struct run *run)
     assert_string_equal(own->nodes[SINK].note, "12 rows");
     const struct report_item *last = &own->nodes[SOURCE].report.items[REPORT_ITEMS_MAX - 1];
     assert_int_equal(strlen(last->text), FIGURES_TEXT_BYTES - 1);
-    char *more = mem_calloc(1, FIGURES_BYTES_MAX);
-    buffer_append(&message, more, FIGURES_BYTES_MAX - message.length + 9);
-    free(more);
-    assert_false(give(run, OTHER, &message));
     buffer_free(&message);
 }
 
@@ -207,6 +214,69 @@ static void test_full(void **state)
 {
     (void)state;
     workers_look(job, WORKERS, LEADER, &(struct way){0}, fill_up);
+}
+
+/* Figures without anything, but for so many items of each node's report, with texts of so many bytes. */
+static void put_items(const struct run *run, uint32_t items, size_t bytes, struct byte_buffer *out)
+{
+    enum {
+        NODE = (COUNTERS_COUNT + 3) * WORD + 3 * (WORD + 1)
+    }; /* the bytes of a node before its items, without texts */
+    static char text[FIGURES_TEXT_BYTES + 1];
+    struct byte_buffer empty = {0};
+    *sent = (struct run_stats){.lanes = 1, .nodes_count = run->plan->nodes_count};
+    for (uint32_t i = 0; i < sent->nodes_count; i++)
+        sent->nodes[i].dead_reason = "";
+    put(run, OTHER, false, &empty);
+    size_t head = (QUEUES + run->plan->stages_count + 1) * WORD;
+    memset(text, 0, sizeof(text));
+    memset(text, 'a', bytes - 1);
+    buffer_clear(out);
+    buffer_append(out, empty.data, head);
+    for (uint32_t node = 0; node < sent->nodes_count; node++) {
+        buffer_append(out, empty.data + head + node * (NODE + WORD), NODE);
+        words_put(out, items);
+        for (uint32_t i = 0; i < items; i++) {
+            words_put_text(out, (struct str){text, bytes});
+            words_put(out, 0);
+            words_put(out, 0);
+            words_put(out, 1);
+            words_put_text(out, (struct str){text, bytes});
+        }
+    }
+    words_put(out, 0);
+    buffer_free(&empty);
+}
+
+/* More than the leader keeps of a worker. */
+static void send_much(struct run *run)
+{
+    struct byte_buffer message = {0};
+    put_items(run, REPORT_ITEMS_MAX, 9, &message);
+    assert_true(give(run, OTHER, &message));
+    put_items(run, REPORT_ITEMS_MAX + 1, 9, &message);
+    assert_false(give(run, OTHER, &message));
+    put_items(run, 200, FIGURES_TEXT_BYTES, &message);
+    assert_in_range(message.length, FIGURES_BYTES_MAX / 2, FIGURES_BYTES_MAX);
+    assert_true(give(run, OTHER, &message));
+    put_items(run, REPORT_ITEMS_MAX, FIGURES_TEXT_BYTES, &message);
+    assert_true(message.length > FIGURES_BYTES_MAX);
+    assert_false(give(run, OTHER, &message));
+    put_items(run, 1, FIGURES_TEXT_BYTES, &message);
+    assert_true(give(run, OTHER, &message));
+    put_items(run, 1, FIGURES_TEXT_BYTES + 1, &message);
+    assert_false(give(run, OTHER, &message));
+    buffer_free(&message);
+}
+
+static void test_much(void **state)
+{
+    static const char wide[] = "source s = sequence { count: 100, keys: 5, rate: 10, event_time: ts }\n"
+                               "stream a = s | where value > 0.1\n"
+                               "stream b = a | where value > 0.2\n"
+                               "sink b = null from b\n";
+    (void)state;
+    workers_look(wide, WORKERS, LEADER, &(struct way){0}, send_much);
 }
 
 /* --- How they add up --- */
@@ -336,8 +406,9 @@ static void test_sent(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_refused), cmocka_unit_test(test_not_the_leader),
-                                       cmocka_unit_test(test_full),    cmocka_unit_test(test_added),
-                                       cmocka_unit_test(test_known),   cmocka_unit_test(test_sent)};
+                                       cmocka_unit_test(test_full),    cmocka_unit_test(test_much),
+                                       cmocka_unit_test(test_added),   cmocka_unit_test(test_known),
+                                       cmocka_unit_test(test_sent)};
     own = mem_calloc(1, sizeof(*own));
     sent = mem_calloc(1, sizeof(*sent));
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
