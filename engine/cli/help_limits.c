@@ -1,6 +1,7 @@
 /* leat help limits: the constants of limits.def, by name and value, and the bounds of every option. */
 #include "cli/help.h"
 #include "cli/job.h"
+#include "cluster/coordination.h"
 #include "connectors/kafka/meta.h"
 #include "connectors/kafka/record.h"
 #include "connectors/kafka/watch.h"
@@ -32,6 +33,7 @@
 #include "operators/window/windows.h"
 #include "plan/plan.h"
 #include "run/base/base.h"
+#include "run/run.h"
 #include "serve/infer.h"
 #include "serve/server.h"
 #include "state/checkpoint.h"

@@ -32,6 +32,7 @@ enum {
     RETURN_US =
         5000000, /* in which workers that have gone may come back, before the others begin without them */
     ASK_AGAIN_US = 1000000,
+    GOING_US = 2000000,
     LIFE_GOES_ON = -1, /* in place of an exit status: the worker goes on */
 };
 
@@ -339,7 +340,8 @@ static int judge_failure(struct part *part)
     struct cluster *c = part->cluster;
     struct diag_list *diags = &c->load->diags;
     uint32_t bad_from = atomic_load(&part->bad_from);
-    bool is_own = worker_await(c->worker, WORKER_IS_OVER, 0) == WORKER_RUNS;
+    /* What other workers do when they go shows here before etcd tells that they have gone. */
+    bool is_own = worker_await(c->worker, WORKER_RUNS, diags->errors > 0 ? GOING_US : 0) == WORKER_RUNS;
     if (*c->o->interrupts > 0)
         return c->lives > 0 ? EXIT_GOOD : EXIT_INTERRUPTED;
     if (bad_from > 0) {
@@ -354,7 +356,6 @@ static int judge_failure(struct part *part)
     for (unsigned i = 0; i < diags->count; i++) /* effects of other workers that went */
         log_say(LOG_LEVEL_WARNING, "%s", diags->items[i].message);
     diag_list_init(diags, &c->load->arena);
-    worker_say_over(c->worker);
     return LIFE_GOES_ON;
 }
 
@@ -380,8 +381,6 @@ static int await_others(struct part *part)
         run_life_tell_part(part->life, round->leader, round->workers[round->leader].address);
     if (state == WORKER_HAS_ENDED)
         return EXIT_GOOD;
-    if (state == WORKER_IS_OVER)
-        worker_say_over(c->worker);
     return LIFE_GOES_ON;
 }
 
@@ -429,6 +428,8 @@ static int run_part(struct cluster *c)
         status = judge_failure(part);
     buffer_free(&part->head);
     free(part);
+    if (status == LIFE_GOES_ON)
+        worker_say_over(c->worker);
     return status;
 }
 

@@ -213,8 +213,10 @@ static void tell(struct worker *worker, bool *asked, bool is_over)
     *asked = false;
     pthread_mutex_unlock(&worker->mutex);
     worker->turn_us = 0;
-    if (is_over)
+    if (is_over) {
+        worker->incarnation = 0;
         set_state(worker, WORKER_GATHERS);
+    }
     (void)is_done(worker, outcome);
 }
 
@@ -424,8 +426,11 @@ void worker_say_ended(struct worker *worker, bool is_finished)
 void worker_say_over(struct worker *worker)
 {
     pthread_mutex_lock(&worker->mutex);
-    worker->say_over = true;
-    worker->say_ended = false;
-    pthread_cond_broadcast(&worker->changed);
+    if (worker->state == WORKER_RUNS || worker->state == WORKER_IS_OVER) {
+        worker->say_over = true;
+        worker->say_ended = false;
+        worker->state = WORKER_GATHERS; /* the round may go on for the others yet, but not here */
+        pthread_cond_broadcast(&worker->changed);
+    }
     pthread_mutex_unlock(&worker->mutex);
 }

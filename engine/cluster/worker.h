@@ -34,7 +34,7 @@ void worker_free(struct worker *worker);
 enum worker_state {
     WORKER_GATHERS,   /* there is no round for it: worker_waits_for says what for */
     WORKER_RUNS,      /* a round goes on */
-    WORKER_IS_OVER,   /* the round has ended before the job did: the next state comes after worker_say_over */
+    WORKER_IS_OVER,   /* the round has ended before the job did: worker_say_over comes next */
     WORKER_HAS_ENDED, /* the job has ended, at all workers; also long ago, if it is finished */
     WORKER_REFUSED,   /* it cannot take part: worker_diags says why */
 };
@@ -72,7 +72,7 @@ LEAT_CHECKED bool worker_publish(struct worker *worker, uint64_t epoch, struct s
 /* The job has come to its end here; WORKER_HAS_ENDED follows when it has everywhere, or WORKER_IS_OVER. is_finished: it has no more to
  * do; else it was stopped, and may go on later. */
 void worker_say_ended(struct worker *worker, bool is_finished);
-/* The round's work has ended here, before the job's end, and worker_detach was called. */
+/* The round's work has ended here, before the job's end, whether the round is over or not, and worker_detach was called. */
 void worker_say_over(struct worker *worker);
 
 #endif
