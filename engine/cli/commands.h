@@ -20,6 +20,7 @@ extern const struct registry builtin_registry;
 int cmd_run(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_ctl(int argc, char **argv);
+int cmd_cluster(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 int cmd_explain(int argc, char **argv);
 int cmd_fmt(int argc, char **argv);

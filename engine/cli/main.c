@@ -19,6 +19,7 @@ static const struct {
 } commands[] = {
     {"run", cmd_run, "run a job"},
     {"check", cmd_check, "find all errors of a job"},
+    {"cluster", cmd_cluster, "show the workers of a job on several machines, or stop it"},
     {"top", cmd_top, "watch a run that goes on elsewhere"},
     {"ctl", cmd_ctl, "tell a run to take a checkpoint or a savepoint, or to stop"},
     {"explain", cmd_explain, "show how a job will run, as text or as a picture"},

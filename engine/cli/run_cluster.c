@@ -300,20 +300,30 @@ static bool leave_in_order(struct part *part, struct leaving *leaving)
     return turn.published >= leaving->until;
 }
 
+static void stop(struct part *part, bool *is_stopping, const char *why)
+{
+    if (*is_stopping)
+        return;
+    run_life_say(part->life, why);
+    run_stop(part->run);
+    *is_stopping = true;
+}
+
 /* Shows the run until it ends. Returns whether this worker leaves before. */
 static bool watch(struct part *part)
 {
     struct leaving leaving = {0};
-    bool is_told = false;
+    bool is_told = false, is_stopping = false;
     while (!run_has_ended(part->run)) {
         nanosleep(&(struct timespec){.tv_nsec = LOOK_US * 1000}, NULL);
         run_life_look(part->life);
+        if (worker_must_stop(part->cluster->worker))
+            stop(part, &is_stopping, "stopping after a checkpoint, as `leat cluster stop` has asked");
         if (*part->cluster->o->interrupts == 0)
             continue;
-        if (!is_told && part->round->count == 1) {
-            run_life_say(part->life, "stopping after a checkpoint; a second Ctrl-C stops at once");
-            run_stop(part->run);
-        } else if (!is_told)
+        if (part->round->count == 1)
+            stop(part, &is_stopping, "stopping after a checkpoint; a second Ctrl-C stops at once");
+        else if (!is_told)
             run_life_say(
                 part->life,
                 "leaving after a checkpoint; the other workers go on; a second Ctrl-C stops at once");
@@ -479,7 +489,9 @@ static int take_part(struct cluster *c)
             break;
         default:
             say_waits(c);
-            if (*c->o->interrupts > 0)
+            if (worker_must_stop(c->worker))
+                status = EXIT_GOOD;
+            else if (*c->o->interrupts > 0)
                 status = c->lives > 0 ? EXIT_GOOD : EXIT_INTERRUPTED;
         }
     }

@@ -36,8 +36,9 @@ struct argp_state;
 /* Takes a flag with its argument, which lives as long as the flags; a wrong one ends the process, as argp does. Returns 0, or
  * ARGP_ERR_UNKNOWN for another key. */
 int run_cluster_parse(int key, char *argument, struct run_cluster_flags *flags, struct argp_state *state);
-/* Whether the flags go together; else ends the process. */
+/* Whether the flags go together; else ends the process. check_etcd: of those for etcd alone. */
 void run_cluster_check(const struct run_cluster_flags *flags, struct argp_state *state);
+void run_cluster_check_etcd(const struct run_cluster_flags *flags, struct argp_state *state);
 
 struct run_cluster_options {
     const struct run_cluster_flags *flags;

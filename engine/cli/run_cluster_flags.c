@@ -68,6 +68,11 @@ void run_cluster_check(const struct run_cluster_flags *flags, struct argp_state 
     if (flags->cluster != NULL && (flags->least == 0 || flags->listen == NULL))
         argp_error(state,
                    "--cluster needs --nodes and --listen, for example --nodes=2:8 --listen=10.0.0.7:7400");
+    run_cluster_check_etcd(flags, state);
+}
+
+void run_cluster_check_etcd(const struct run_cluster_flags *flags, struct argp_state *state)
+{
     if ((flags->user == NULL) != (flags->password_file == NULL))
         argp_error(state, "--etcd-user and --etcd-password-file go together");
     if ((flags->certificate == NULL) != (flags->key == NULL))

@@ -394,7 +394,9 @@ static bool read_entry(struct coordination *coordination, const struct etcd_entr
         view->head.revision = entry->mod_revision;
         return cluster_head_read(entry->value, arena, &view->head);
     }
-    return true; /* of a later version */
+    if (str_is(rest, "stop"))
+        view->stop = entry->mod_revision;
+    return true; /* else of a later version */
 }
 
 static enum etcd_outcome read_view(struct coordination *coordination, const struct etcd_answer *answer,
@@ -430,6 +432,18 @@ enum etcd_outcome coordination_read(struct coordination *coordination, struct ar
     if (!coordination_see(coordination, &answer, diags))
         return ETCD_REFUSED;
     return read_view(coordination, &answer, arena, view, diags);
+}
+
+enum etcd_outcome coordination_ask_stop(struct coordination *coordination, struct diag_list *diags)
+{
+    struct arena arena = {.block_bytes = 4096};
+    struct etcd_answer answer;
+    enum etcd_outcome outcome = etcd_put(coordination->etcd, coordination_key(coordination, &arena, "stop"),
+                                         STR("1"), 0, &answer, diags);
+    if (outcome != ETCD_DONE)
+        outcome = coordination_failed(&answer);
+    arena_free(&arena);
+    return outcome;
 }
 
 /* --- Waiting --- */

@@ -6,6 +6,7 @@
  *     incarnation    a number, which rises at each return to the head, and a secret of that incarnation
  *     placement      what the leader last said about placement
  *     head           the newest checkpoint
+ *     stop           written when somebody asks the workers that are there to stop the job
  *
  * A leader's writes are txns that demand its own election key, by create revision, and the record's previous mod revision. So a
  * leader that was replaced writes nothing, whatever it believes; and of two writes that follow the same record one is refused.
@@ -97,6 +98,7 @@ struct cluster_view {
     uint8_t secret[COORDINATION_SECRET_BYTES];
     struct str placement;
     struct cluster_head head;
+    int64_t stop; /* the mod revision of `stop`; 0: nobody has asked yet */
 };
 
 /* --- Membership --- */
@@ -130,6 +132,9 @@ LEAT_CHECKED enum etcd_outcome coordination_leave(struct coordination *coordinat
  * seen there is gone or went back (etcd's data was lost, or restored from an older snapshot), or cannot be read. */
 LEAT_CHECKED enum etcd_outcome coordination_read(struct coordination *coordination, struct arena *arena,
                                                  struct cluster_view *view, struct diag_list *diags);
+/* Asks the workers that are there to stop the job. Of who is no member, too. */
+LEAT_CHECKED enum etcd_outcome coordination_ask_stop(struct coordination *coordination,
+                                                     struct diag_list *diags);
 /* Waits until something has changed since the last step that asked etcd, at most wait_us. false: nothing was seen. */
 bool coordination_wait(struct coordination *coordination, int64_t wait_us);
 

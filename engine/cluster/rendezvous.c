@@ -27,6 +27,7 @@ struct rendezvous {
         seen; /* incarnation of the newest round that had not ended when this worker saw it; 0: there is none */
     bool have_ended;  /* all workers of that round, or the job is finished */
     bool is_finished; /* as this worker has said */
+    int64_t stop;     /* mod revision of the newest request */
     struct doubt doubts[RENDEZVOUS_WORKERS_MAX];
     char *pending; /* a placement that this worker, the leader, has written or will; NULL: none */
     uint32_t candidates;
@@ -56,6 +57,11 @@ void rendezvous_free(struct rendezvous *r)
     arena_free(&r->arena);
     free(r->pending);
     free(r);
+}
+
+int64_t rendezvous_stop(const struct rendezvous *r)
+{
+    return r->stop;
 }
 
 bool rendezvous_have_ended(const struct rendezvous *r)
@@ -164,6 +170,15 @@ static bool round_read(struct str text, struct arena *arena, struct rendezvous_r
     round->lanes = (uint32_t)lanes;
     round->head.revision = head;
     return true;
+}
+
+bool rendezvous_read(struct str placement, struct arena *arena, struct rendezvous_round *round,
+                     bool *has_ended)
+{
+    enum ended ended = ENDED_NOT;
+    bool is_round = round_read(placement, arena, round, &ended);
+    *has_ended = ended != ENDED_NOT;
+    return is_round;
 }
 
 /* --- Who has gone --- */
@@ -367,6 +382,7 @@ static enum etcd_outcome turn(struct rendezvous *r, struct arena *arena, bool *h
         return outcome;
     if (!round_read(view.placement, arena, last, &ended))
         *last = (struct rendezvous_round){0};
+    r->stop = view.stop;
     forget_doubts(r, &view);
     look(r, &view, last, ended, &is_over);
     if (!r->has_round && !leads)

@@ -78,6 +78,14 @@ LEAT_CHECKED enum etcd_outcome rendezvous_tell_ended(struct rendezvous *rendezvo
 /* After a turn: whether the job has ended at all workers: it is finished, or was stopped since this worker has seen its round. */
 bool rendezvous_have_ended(const struct rendezvous *rendezvous);
 
+/* After a turn: the mod revision of the newest request to stop the job (coordination_ask_stop); 0: there is none. */
+int64_t rendezvous_stop(const struct rendezvous *rendezvous);
+
+/* Reads a placement (cluster_view): incarnation, workers, leader, lanes. *has_ended: at all of them. False: it is no round. The texts
+ * lie in the arena. Any thread. */
+LEAT_CHECKED bool rendezvous_read(struct str placement, struct arena *arena, struct rendezvous_round *round,
+                                  bool *has_ended);
+
 /* After a turn without a round: the incarnation of the newest round, if this worker has not said that it has left it: it is not in that
  * round, or saw it too late. A worker without work in hand says so (rendezvous_tell_over), for a leader that doubts it waits for
  * that. 0: there is none. */

@@ -156,6 +156,10 @@ static void begin_round(struct worker *worker, const struct rendezvous_round *ro
 static void look(struct worker *worker, const struct rendezvous_round *round)
 {
     uint64_t missed = rendezvous_missed(worker->rendezvous);
+    int64_t stop = rendezvous_stop(worker->rendezvous);
+    worker->stop = worker->stop < 0 ? stop : worker->stop;
+    if (stop > worker->stop)
+        atomic_store(&worker->job_must_stop, true);
     pthread_mutex_lock(&worker->mutex);
     snprintf(worker->waits_for, sizeof(worker->waits_for), "%s", rendezvous_waits_for(worker->rendezvous));
     pthread_mutex_unlock(&worker->mutex);
@@ -342,6 +346,7 @@ struct worker *worker_new(const struct worker_options *options, struct diag_list
 {
     struct worker *worker = mem_calloc(1, sizeof(*worker));
     worker->o = *options;
+    worker->stop = -1;
     pthread_mutex_init(&worker->mutex, NULL);
     pthread_cond_init(&worker->changed, NULL);
     worker->coordination = coordination_open(&options->coordination, diags);
@@ -392,6 +397,11 @@ void worker_waits_for(struct worker *worker, char *text, size_t bytes)
     pthread_mutex_lock(&worker->mutex);
     snprintf(text, bytes, "%s", worker->waits_for);
     pthread_mutex_unlock(&worker->mutex);
+}
+
+bool worker_must_stop(const struct worker *worker)
+{
+    return atomic_load(&worker->job_must_stop);
 }
 
 const struct diag_list *worker_diags(const struct worker *worker)

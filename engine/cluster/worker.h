@@ -45,6 +45,8 @@ enum worker_state worker_await(struct worker *worker, enum worker_state seen, in
 const struct rendezvous_round *worker_round(const struct worker *worker);
 /* Copies for what it waits, in words. */
 void worker_waits_for(struct worker *worker, char *text, size_t bytes);
+/* Whether somebody has asked for the job's stop since this worker was there. Any thread. */
+bool worker_must_stop(const struct worker *worker);
 /* After WORKER_REFUSED. */
 const struct diag_list *worker_diags(const struct worker *worker);
 

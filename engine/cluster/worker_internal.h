@@ -51,6 +51,8 @@ struct worker {
     uint64_t incarnation; /* of the round that goes on; 0: none does */
     bool has_joined;
     int64_t turn_us; /* when the next turn is due at the latest; monotonic */
+    int64_t stop;    /* the newest request to stop that was there before this worker; -1: not known yet */
+    atomic_bool job_must_stop;
 
     pthread_t keeper;
     pthread_mutex_t mutex; /* guards all below */

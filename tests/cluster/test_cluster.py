@@ -271,6 +271,38 @@ def test_a_worker_leaves():
         job.is_as_plain()
 
 
+def leat_cluster(job, *words, name=None, status=ENDED):
+    found = subprocess.run([LEAT, "cluster", *words, f"etcd://{job.etcd.endpoints()}/{name or job.name}"], capture_output=True,
+                           text=True, check=False)
+    assert found.returncode == status, found
+    return found
+
+
+def test_status_and_stop():
+    """`leat cluster stop`: all workers end behind a checkpoint, and who waits for a place, too; started again they go on."""
+    with Job() as job:
+        missing = leat_cluster(job, "status", status=FAILED)
+        assert "E0714" in missing.stderr and "hint" in missing.stderr, missing
+        workers = [job.start(2) for _ in range(2)]
+        job.progress()
+        waiting = job.start(2)
+        wait_for("its place", lambda: len(json.loads(leat_cluster(job, "status", "--json").stdout)["members"]) == 3)
+        known = json.loads(leat_cluster(job, "status", "--json").stdout)
+        assert known["runs"] and not known["has_ended"] and known["incarnation"] == 1 and known["head"]["epoch"] >= 2, known
+        assert sorted(str(member["worker"]) for member in known["members"]) == ["0", "1", "None"], known
+        assert [member["leads"] for member in known["members"]].count(True) == 1 and {m["lanes"] for m in known["members"]} == {2}
+        text = leat_cluster(job, "status").stdout
+        assert "2 workers of 2 lanes" in text and "3 members" in text and "waits" in text and " leads" in text, text
+        told = leat_cluster(job, "stop")
+        assert "the job goes on from the head head-000001-" in told.stdout and "3 workers are to stop" in told.stderr, told
+        job.ends(*workers, waiting)
+        assert sinks(job.out) != PLAIN
+        assert "has ended" in leat_cluster(job, "status").stdout
+        assert "no worker runs" in leat_cluster(job, "stop").stdout
+        job.ends(*[job.start(2, failpoints="") for _ in range(2)])
+        job.is_as_plain()
+
+
 def test_a_worker_is_stopped():
     """Stopped beyond its lease, the leader and another one: the others go on, and the one that wakes up changes nothing."""
     for leads in (False, True):
