@@ -1,13 +1,8 @@
 /* `leat run --cluster`. A worker of the cluster (cluster/worker.h) runs the job in one round after the other: each round begins
- * with the head, and a run of this process has its part of it.
- *
- * All lies in a folder `cluster` of the job's checkpoint directory, which all workers must see:
- *
- *     NAME           the cluster's: no other one may go on with what is here; a run that is alone refuses a directory with `cluster`
- *     worker-N       checkpoints of worker N
- *     heads          manifests of checkpoints (run/head.h); etcd says which one is the head */
+ * with the head, and a run of this process has its part of it. */
 #include "cli/run_cluster.h"
 
+#include "cli/cluster_directory.h"
 #include "cli/commands.h"
 #include "cli/run_life.h"
 #include "cli/token.h"
@@ -18,7 +13,6 @@
 #include "core/os.h"
 #include "run/head.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,10 +35,8 @@ struct cluster {
     struct job_load *load;
     struct worker *worker;
     struct arena arena;
-    struct str name;
-    const char *directory, *folder, *heads; /* DIR, DIR/cluster, DIR/cluster/heads */
+    struct cluster_directory directory;
     char job_digest[2 * CHECKPOINT_DIGEST_BYTES + 1], job_run[2 * sizeof(struct run_id) + 1];
-    uint32_t before; /* newest generation of a run that was alone there: incarnations count from there on */
     uint32_t lives;
     char said[400];
     int64_t said_us;
@@ -57,97 +49,12 @@ struct part {
     struct run_peers peers;
     struct run *run;
     struct run_life *life;
-    struct byte_buffer head;   /* manifest with which it begins */
+    struct byte_buffer head; /* manifest with which it begins */
+    bool has_seen_parts;
+    _Atomic uint32_t
+        unseen; /* whose checkpoint this worker, the leader, does not see, and one more; 0: nobody's */
     _Atomic uint32_t bad_from; /* who sent a message that this run cannot have, and one more; 0: nobody */
 };
-
-/* --- What lies in the directory --- */
-
-static bool fail_file(struct cluster *c, const char *what, const char *path, int error)
-{
-    struct diag *d =
-        diag_error(&c->load->diags, DIAG_CHECKPOINT_FAILED, (struct span){0}, "cannot %s `%s`", what, path);
-    diag_errno(&c->load->diags, d, error);
-    diag_hint(&c->load->diags, d, "all workers must see the checkpoint directory under the same path");
-    return false;
-}
-
-/* Reads NAME. *is_there: this cluster has begun here before. False after a diagnostic. */
-static bool look_whose(struct cluster *c, bool *is_there)
-{
-    const char *path = arena_printf(&c->arena, "%s/NAME", c->folder);
-    char *text;
-    size_t bytes;
-    int error = os_read_file(path, COORDINATION_NAME_BYTES_MAX + 1, &text, &bytes);
-    *is_there = error == 0;
-    if (error == ENOENT)
-        return true;
-    if (error != 0)
-        return fail_file(c, "read", path, error);
-    struct str found = {text, bytes};
-    bool is_own = str_equal(found, c->name);
-    if (!is_own) {
-        struct diag *d = diag_error(
-            &c->load->diags, DIAG_FOREIGN_DIRECTORY, (struct span){0},
-            "the checkpoints in `%s` are of another cluster: expected `%.*s`, found `%.*s`", c->directory,
-            STR_ARGS(c->name), (int)MIN(bytes, (size_t)COORDINATION_NAME_BYTES_MAX), text);
-        diag_hint(&c->load->diags, d,
-                  "go on with that cluster, or give this one a checkpoint directory of its own");
-    }
-    free(text);
-    return is_own;
-}
-
-/* Writes a file that others read once it is whole. Any thread. */
-static int write_whole(const char *path, struct str bytes)
-{
-    char *made = mem_alloc(strlen(path) + 32);
-    snprintf(made, strlen(path) + 32, "%s.new-%ld", path, (long)getpid());
-    int error = os_write_file(made, bytes.data, bytes.length, NULL, NULL);
-    if (error == 0)
-        error = os_rename(made, path, NULL);
-    free(made);
-    return error != 0 ? error : os_fsync_parent(path, NULL);
-}
-
-/* Makes the folder and NAME, where they are not there. */
-static bool claim_directory(struct cluster *c)
-{
-    const char *path = arena_printf(&c->arena, "%s/NAME", c->folder);
-    int error = os_mkdirs(c->heads);
-    if (error == 0 && access(path, F_OK) != 0)
-        error = write_whole(path, c->name);
-    return error == 0 || fail_file(c, "make", path, error);
-}
-
-/* A run that was alone in the directory goes on as a cluster. *is_there: there is a checkpoint of one. */
-static bool find_before(struct cluster *c, struct byte_buffer *manifest, bool *is_there)
-{
-    struct arena arena = {0};
-    struct diag_list diags;
-    diag_list_init(&diags, &arena);
-    *is_there = access(c->directory, F_OK) == 0 && run_head_of_run(c->directory, manifest, &diags);
-    bool is_good = diags.errors == 0;
-    for (unsigned i = 0; i < diags.count; i++)
-        is_good |= diags.items[i].code == DIAG_NO_CHECKPOINT;
-    if (!is_good)
-        diag_error(&c->load->diags, diags.items[0].code, (struct span){0}, "%s", diags.items[0].message);
-    arena_free(&arena);
-    return is_good;
-}
-
-static bool note_before(struct cluster *c)
-{
-    struct byte_buffer manifest = {0};
-    struct run_head *head = mem_calloc(1, sizeof(*head));
-    const char *why;
-    bool is_there, is_good = find_before(c, &manifest, &is_there);
-    if (is_good && is_there && run_head_decode((struct str){manifest.data, manifest.length}, head, &why))
-        c->before = head->parts[0].id.generation;
-    free(head);
-    buffer_free(&manifest);
-    return is_good;
-}
 
 /* --- Heads --- */
 
@@ -166,9 +73,9 @@ static bool read_head(struct part *part)
     char digest[2 * CHECKPOINT_DIGEST_BYTES + 1], name[RUN_HEAD_NAME_BYTES];
     bool is_there;
     if (head->revision == 0)
-        return find_before(c, &part->head, &is_there);
-    run_head_name((uint32_t)head->incarnation + c->before, head->epoch, name);
-    const char *path = arena_printf(&c->arena, "%s/%s", c->heads, name);
+        return cluster_directory_before(&c->directory, &part->head, &is_there);
+    run_head_name((uint32_t)head->incarnation + c->directory.before, head->epoch, name);
+    const char *path = arena_printf(&c->arena, "%s/%s", c->directory.heads, name);
     struct run_head *decoded = mem_alloc(sizeof(*decoded));
     bool is_good = run_head_load(path, &part->head, decoded, &c->load->diags);
     free(decoded);
@@ -191,6 +98,40 @@ static void say_diags(const struct diag_list *diags)
                 diags->items[i].cause != NULL ? diags->items[i].cause : "");
 }
 
+/* Whether this worker sees the parts of all others: else nobody could begin with the head. Looks at the first head of a round. */
+static bool parts_are_seen(struct part *part, struct str manifest, struct diag_list *diags)
+{
+    const char *why;
+    struct run_head *head = mem_alloc(sizeof(*head));
+    bool are_seen = part->has_seen_parts || run_head_decode(manifest, head, &why);
+    for (uint32_t i = 0; are_seen && !part->has_seen_parts && i < head->count; i++) {
+        const struct run_head_part *other = &head->parts[i];
+        char path[CHECKPOINT_PATH_BYTES];
+        uint8_t digest[CHECKPOINT_DIGEST_BYTES];
+        uint64_t bytes;
+        snprintf(path, sizeof(path), "%.*s", STR_ARGS(other->directory));
+        const struct checkpoint_dir_options options = {.path = path, .read_only = true};
+        struct checkpoint_dir *dir = checkpoint_dir_open(&options, diags);
+        are_seen = dir != NULL && checkpoint_digest(dir, other->id, digest, &bytes, diags) &&
+                   memcmp(digest, other->digest, sizeof(digest)) == 0;
+        checkpoint_dir_close(dir);
+        if (!are_seen)
+            atomic_store(&part->unseen, i + 1);
+    }
+    part->has_seen_parts = are_seen;
+    free(head);
+    if (!are_seen)
+        run_abandon(part->run);
+    return are_seen;
+}
+
+/* Ends the wait for etcd. */
+static bool gives_up(void *user)
+{
+    const struct part *part = user;
+    return run_is_failing(part->run);
+}
+
 /* Implements run_peers.publish. */
 static bool publish(void *engine, uint64_t epoch, struct str manifest)
 {
@@ -203,12 +144,17 @@ static bool publish(void *engine, uint64_t epoch, struct str manifest)
     diag_list_init(&diags, &arena);
     run_head_name(incarnation, epoch, name);
     digest_text(manifest, digest);
-    bool is_head = run_head_write(c->heads, incarnation, epoch, manifest, &diags) &&
+    if (!parts_are_seen(part, manifest, &diags)) {
+        say_diags(&diags);
+        arena_free(&arena);
+        return false;
+    }
+    bool is_head = run_head_write(c->directory.heads, incarnation, epoch, manifest, &diags) &&
                    failpoint("head.publish") == 0 &&
-                   worker_publish(c->worker, epoch, str_from(name), str_from(digest));
+                   worker_publish(c->worker, epoch, str_from(name), str_from(digest), gives_up, part);
     (void)failpoint("head.moved");
     if (is_head)
-        (void)!run_head_prune(c->heads, incarnation, epoch,
+        (void)!run_head_prune(c->directory.heads, incarnation, epoch,
                               (uint32_t)c->load->plan->config.checkpoint.keep.last, &removed,
                               &diags); /* old files cost room alone */
     say_diags(&diags);
@@ -217,6 +163,13 @@ static bool publish(void *engine, uint64_t epoch, struct str manifest)
 }
 
 /* --- A run in a round --- */
+
+/* Implements run_peers.is_replaced. */
+static bool is_replaced(void *engine)
+{
+    const struct part *part = engine;
+    return cluster_directory_is_replaced(&part->cluster->directory, part->peers.incarnation);
+}
 
 /* Implements run_peers.send. */
 static void send_message(void *engine, uint32_t to, struct str message)
@@ -259,16 +212,17 @@ static bool set_peers(struct part *part)
 {
     struct cluster *c = part->cluster;
     const struct rendezvous_round *round = part->round;
-    part->peers =
-        (struct run_peers){.self = round->self,
-                           .count = round->count,
-                           .leader = round->leader,
-                           .send = send_message,
-                           .engine = part,
-                           .directory = arena_printf(&c->arena, "%s/worker-%u", c->folder, round->self),
-                           .incarnation = (uint32_t)round->incarnation + c->before,
-                           .publish = publish};
-    if (round->incarnation <= UINT32_MAX - c->before &&
+    part->peers = (struct run_peers){
+        .self = round->self,
+        .count = round->count,
+        .leader = round->leader,
+        .send = send_message,
+        .engine = part,
+        .directory = arena_printf(&c->arena, "%s/worker-%u", c->directory.folder, round->self),
+        .incarnation = (uint32_t)round->incarnation + c->directory.before,
+        .publish = publish,
+        .is_replaced = is_replaced};
+    if (round->incarnation <= UINT32_MAX - c->directory.before &&
         take_hex(round->run, part->peers.job_run, sizeof(part->peers.job_run)))
         return true;
     diag_error(&c->load->diags, DIAG_CLUSTER_LOST, (struct span){0},
@@ -349,11 +303,18 @@ static int judge_failure(struct part *part)
 {
     struct cluster *c = part->cluster;
     struct diag_list *diags = &c->load->diags;
-    uint32_t bad_from = atomic_load(&part->bad_from);
+    uint32_t bad_from = atomic_load(&part->bad_from), unseen = atomic_load(&part->unseen);
     /* What other workers do when they go shows here before etcd tells that they have gone. */
     bool is_own = worker_await(c->worker, WORKER_RUNS, diags->errors > 0 ? GOING_US : 0) == WORKER_RUNS;
-    if (*c->o->interrupts > 0)
-        return c->lives > 0 ? EXIT_GOOD : EXIT_INTERRUPTED;
+    if (unseen > 0) {
+        struct diag *d =
+            diag_error(diags, DIAG_FOREIGN_DIRECTORY, (struct span){0},
+                       "the checkpoint of worker %u, at %.*s, is not in `%s` as this worker sees it",
+                       unseen - 1, STR_ARGS(part->round->workers[unseen - 1].address), c->directory.folder);
+        diag_hint(diags, d,
+                  "`dir` of `checkpoint` must be one directory that all workers see under the same path");
+        return EXIT_FAILED;
+    }
     if (bad_from > 0) {
         struct diag *d =
             diag_error(diags, DIAG_FILE_DAMAGED, (struct span){0},
@@ -363,6 +324,8 @@ static int judge_failure(struct part *part)
     }
     if (is_own && diags->errors > 0 && !has_code(diags, DIAG_TAKEN_OVER))
         return EXIT_FAILED;
+    if (*c->o->interrupts > 0)
+        return c->lives > 0 ? EXIT_GOOD : EXIT_INTERRUPTED;
     for (unsigned i = 0; i < diags->count; i++) /* effects of other workers that went */
         log_say(LOG_LEVEL_WARNING, "%s", diags->items[i].message);
     diag_list_init(diags, &c->load->arena);
@@ -383,8 +346,13 @@ static int await_others(struct part *part)
     run_life_count_all(part->life);
     if (state == WORKER_RUNS)
         worker_say_ended(c->worker, run_life_stats(part->life)->is_finished);
-    while (state == WORKER_RUNS)
+    bool is_stopping = *c->o->interrupts > 0; /* it is the end that was asked for */
+    while (state == WORKER_RUNS && (is_stopping || *c->o->interrupts == 0))
         state = worker_await(c->worker, WORKER_RUNS, LOOK_US);
+    if (state == WORKER_RUNS) {
+        log_say(LOG_LEVEL_INFO, "leaving; all is in the head, and the other workers end the job");
+        return EXIT_GOOD;
+    }
     if (state == WORKER_HAS_ENDED && round->self == round->leader)
         run_life_summarize(part->life, true);
     else if (state == WORKER_HAS_ENDED)
@@ -398,7 +366,8 @@ static bool begin_run(struct part *part)
 {
     struct cluster *c = part->cluster;
     const struct worker_calls calls = {receive, is_over};
-    if (!claim_directory(c) || !set_peers(part) || !read_head(part))
+    if (!cluster_directory_claim(&c->directory) || !set_peers(part) ||
+        !cluster_directory_announce(&c->directory, part->peers.incarnation) || !read_head(part))
         return false;
     const struct run_options options = {.peers = &part->peers,
                                         .lanes = part->round->lanes,
@@ -420,6 +389,7 @@ static int run_part(struct cluster *c)
     int status;
     part->cluster = c;
     part->round = worker_round(c->worker);
+    uint64_t incarnation = part->round->incarnation;
     if (begin_run(part)) {
         const struct run_life_options options = {
             .load = c->load, .is_quiet = c->o->is_quiet, .progress = c->o->progress};
@@ -439,7 +409,7 @@ static int run_part(struct cluster *c)
     buffer_free(&part->head);
     free(part);
     if (status == LIFE_GOES_ON)
-        worker_say_over(c->worker);
+        worker_say_over(c->worker, incarnation);
     return status;
 }
 
@@ -478,7 +448,7 @@ static int take_part(struct cluster *c)
         state = worker_await(c->worker, WORKER_GATHERS, LOOK_US);
         switch (state) {
         case WORKER_RUNS: status = run_part(c); break;
-        case WORKER_IS_OVER: worker_say_over(c->worker); break;
+        case WORKER_IS_OVER: worker_say_over(c->worker, worker_round(c->worker)->incarnation); break;
         case WORKER_HAS_ENDED:
             log_say(LOG_LEVEL_INFO, "the job has ended: there is no work for this worker");
             status = EXIT_GOOD;
@@ -537,13 +507,14 @@ static bool begin(struct cluster *c)
     if (directory.length == 0)
         return refuse_job(c, "the job takes no checkpoints, from which workers go on when one dies",
                           "set a directory that all workers see: `checkpoint: { dir: \"/shared/NAME\" }`");
-    c->directory = arena_strndup(&c->arena, directory.data, directory.length);
-    c->folder = arena_printf(&c->arena, "%s/" CHECKPOINT_CLUSTER, c->directory);
-    c->heads = arena_printf(&c->arena, "%s/heads", c->folder);
     if (!coordination_parse(str_from(flags->cluster), &address, &c->load->diags))
         return false;
-    c->name = address.name;
-    if (!look_whose(c, &has_history) || !note_before(c) ||
+    c->directory =
+        (struct cluster_directory){.path = arena_strndup(&c->arena, directory.data, directory.length),
+                                   .name = address.name,
+                                   .arena = &c->arena,
+                                   .diags = &c->load->diags};
+    if (!cluster_directory_look(&c->directory, &has_history) ||
         !token_read("--etcd-password-file", flags->password_file, &password, &c->load->diags))
         return false;
     describe_job(c);

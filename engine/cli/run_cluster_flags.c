@@ -57,6 +57,7 @@ void run_cluster_check(const struct run_cluster_flags *flags, struct argp_state 
                   {flags->listen != NULL, "listen"},
                   {flags->advertise != NULL, "advertise"},
                   {flags->lease_s > 0, "lease"},
+                  {flags->wait_us != RUN_CLUSTER_WAIT_US, "nodes-wait"},
                   {flags->authority != NULL, "etcd-authority"},
                   {flags->certificate != NULL, "etcd-certificate"},
                   {flags->key != NULL, "etcd-key"},

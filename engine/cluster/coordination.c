@@ -137,8 +137,8 @@ enum etcd_outcome coordination_lost(const struct coordination *coordination, str
                                 coordination->name, etcd_endpoint(coordination->etcd), text);
     diag_hint(
         diags, d,
-        "stop all workers of this cluster; restore etcd's data, or have the cluster's record rebuilt from the "
-        "newest head in the store; then start them again");
+        "stop all workers of this cluster; restore etcd's data and start them again, or go on as a new run, with `leat run JOB "
+        "--from=` the newest file in DIR/cluster/heads and another checkpoint directory");
     return ETCD_REFUSED;
 }
 
@@ -210,12 +210,17 @@ static enum etcd_outcome compare_job(struct coordination *coordination, const st
     if (!job_read(entry->value, arena, &there))
         return coordination_lost(coordination, diags, "the job's record is damaged");
     if (!str_equal(there.digest, job->digest))
-        return say_differs(coordination, "job", job->digest, &there,
-                           "give this cluster another name, or stop it everywhere before its job is changed",
-                           diags);
+        return say_differs(
+            coordination, "job", job->digest, &there,
+            "a job that has changed goes on as a new run: stop all workers, `leat run JOB --from=DIR/cluster/heads/head-...` "
+            "with another checkpoint directory, then a cluster of another name",
+            diags);
     if (!str_equal(there.version, job->version))
-        return say_differs(coordination, "version of leat", job->version, &there,
-                           "stop the cluster, install one version everywhere, and start it again", diags);
+        return say_differs(
+            coordination, "version of leat", job->version, &there,
+            "start that version here; or go on as a new run of this one: stop all workers, `leat run JOB "
+            "--from=DIR/cluster/heads/head-...` with another checkpoint directory, then a cluster of another name",
+            diags);
     if (!str_equal(there.profile, job->profile))
         return say_differs(coordination, "profile of arithmetic", job->profile, &there,
                            "start this worker on a machine of the same profile", diags);

@@ -206,7 +206,7 @@ static struct doubt *find_place(struct rendezvous *r, int64_t lease)
 
 void rendezvous_doubt(struct rendezvous *r, uint32_t worker)
 {
-    leat_assert(r->has_round && worker < r->round.count && worker != r->round.self);
+    leat_assert(worker < r->round.count && worker != r->round.self);
     int64_t lease = r->round.workers[worker].lease;
     *find_place(r, lease) = (struct doubt){lease, r->round.incarnation};
 }
@@ -309,7 +309,11 @@ static enum etcd_outcome begin_round(struct rendezvous *r, const struct cluster_
     int64_t self = coordination_lease(r->o.coordination);
     choose(r, view, last, &next);
     say_who(r, &next);
-    if (!has_worker(&next, self) || !is_time(r, last, &next))
+    bool is_anybody_back = false;
+    const struct rendezvous_round none = {0};
+    for (uint32_t i = 0; i < last->count; i++)
+        is_anybody_back |= find_member(view, last->workers[i].lease) != NULL;
+    if (!has_worker(&next, self) || !is_time(r, is_anybody_back ? last : &none, &next))
         return ETCD_DONE;
     enum etcd_outcome outcome = coordination_begin(r->o.coordination, &next.incarnation, next.secret, diags);
     if (outcome != ETCD_DONE)
@@ -350,8 +354,10 @@ static void look(struct rendezvous *r, const struct cluster_view *view, const st
                  enum ended ended, bool *is_over)
 {
     bool goes_on = is_whole(r, last, view) && ended == ENDED_NOT;
-    r->have_ended =
-        ended == ENDED_FINISHED || (ended != ENDED_NOT && r->seen > 0 && r->seen == last->incarnation);
+    /* Where it was stopped, those that have waited for a place go on. */
+    bool is_of_last = has_worker(last, coordination_lease(r->o.coordination));
+    r->have_ended = ended == ENDED_FINISHED ||
+                    (ended != ENDED_NOT && r->seen > 0 && r->seen == last->incarnation && is_of_last);
     r->seen = ended != ENDED_NOT ? r->seen : last->incarnation;
     bool is_own = goes_on && has_worker(last, coordination_lease(r->o.coordination));
     *is_over = !goes_on;

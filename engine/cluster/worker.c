@@ -15,6 +15,8 @@ enum {
     LOOK_US = 20000,   /* between two looks at what the control thread asks */
     TURN_US = 500000,  /* between two turns at most, though nothing has changed in etcd */
     AGAIN_US = 200000, /* before a step is tried again whose outcome is not known */
+    FRUITLESS_MAX =
+        5, /* after so many rounds without a head the rest before the next one no longer doubles */
 };
 
 /* --- The keeper --- */
@@ -24,8 +26,10 @@ static void say(struct worker *worker)
 {
     for (unsigned i = 0; i < worker->diags.count; i++) {
         const struct diag *d = &worker->diags.items[i];
-        log_say(LOG_LEVEL_WARNING, "%s%s%s", d->message, d->cause != NULL ? ": " : "",
-                d->cause != NULL ? d->cause : "");
+        log_say(LOG_LEVEL_WARNING, "%s%s%s%s%s", d->message, d->cause != NULL ? ": " : "",
+                d->cause != NULL ? d->cause : "", d->hint != NULL && !worker->has_hinted ? "; " : "",
+                d->hint != NULL && !worker->has_hinted ? d->hint : "");
+        worker->has_hinted = true;
     }
 }
 
@@ -61,6 +65,14 @@ static void rest(struct worker *worker)
     while (!worker->must_stop && wait_on(&worker->changed, &worker->mutex, &until))
         ;
     pthread_mutex_unlock(&worker->mutex);
+}
+
+/* Rounds that end before they had a head, one after the other: something is wrong that the next one will meet again. Each such round
+ * makes the rest before the next one twice as long, up to 6.4 s. */
+static void rest_after_round(struct worker *worker)
+{
+    for (uint32_t i = 0; worker->fruitless > 1 && i < 1U << MIN(worker->fruitless - 1, FRUITLESS_MAX); i++)
+        rest(worker);
 }
 
 /* Waits until the control thread has ended the round's work. */
@@ -140,10 +152,7 @@ static void copy_round(struct worker *worker, const struct rendezvous_round *rou
 static void begin_round(struct worker *worker, const struct rendezvous_round *round)
 {
     copy_round(worker, round);
-    if (!worker_links_meet(worker, round, &worker->diags)) {
-        set_state(worker, WORKER_REFUSED);
-        return;
-    }
+    worker_links_meet(worker, round, &worker->arena);
     log_say(LOG_LEVEL_INFO,
             "incarnation %" PRIu64 ": %u workers; this one has number %u, number %u at %.*s leads",
             round->incarnation, round->count, round->self, round->leader,
@@ -191,13 +200,20 @@ static void take_turn(struct worker *worker)
 
 static void publish(struct worker *worker)
 {
+    pthread_mutex_lock(&worker->mutex);
+    bool is_asked = worker->is_publishing = worker->publishing == PUBLISHING_ASKED;
+    pthread_mutex_unlock(&worker->mutex);
+    if (!is_asked)
+        return;
     enum etcd_outcome outcome = coordination_publish(worker->coordination, &worker->head, &worker->diags);
-    if (outcome != ETCD_UNKNOWN) {
-        pthread_mutex_lock(&worker->mutex);
+    worker->fruitless = outcome == ETCD_DONE ? 0 : worker->fruitless;
+    pthread_mutex_lock(&worker->mutex);
+    worker->is_publishing = false;
+    if (outcome != ETCD_UNKNOWN &&
+        worker->publishing == PUBLISHING_ASKED) /* else nobody waits for it any more */
         worker->publishing = outcome == ETCD_DONE ? PUBLISHED : PUBLISHED_NOT;
-        pthread_cond_broadcast(&worker->changed);
-        pthread_mutex_unlock(&worker->mutex);
-    }
+    pthread_cond_broadcast(&worker->changed);
+    pthread_mutex_unlock(&worker->mutex);
     (void)is_done(worker, outcome);
 }
 
@@ -205,6 +221,8 @@ static void publish(struct worker *worker)
 static void tell(struct worker *worker, bool *asked, bool is_over)
 {
     uint64_t incarnation = worker->round.incarnation;
+    if (is_over)
+        rest_after_round(worker);
     enum etcd_outcome outcome =
         is_over ? rendezvous_tell_over(worker->rendezvous, &worker->member, incarnation, &worker->diags)
                 : rendezvous_tell_ended(worker->rendezvous, &worker->member, incarnation, worker->is_finished,
@@ -219,6 +237,7 @@ static void tell(struct worker *worker, bool *asked, bool is_over)
     worker->turn_us = 0;
     if (is_over) {
         worker->incarnation = 0;
+        worker->fruitless++;
         set_state(worker, WORKER_GATHERS);
     }
     (void)is_done(worker, outcome);
@@ -409,15 +428,25 @@ const struct diag_list *worker_diags(const struct worker *worker)
     return &worker->diags;
 }
 
-bool worker_publish(struct worker *worker, uint64_t epoch, struct str manifest, struct str digest)
+bool worker_publish(struct worker *worker, uint64_t epoch, struct str manifest, struct str digest,
+                    bool (*gives_up)(void *user), void *user)
 {
+    leat_assert(manifest.length < sizeof(worker->name) && digest.length < sizeof(worker->digest));
     pthread_mutex_lock(&worker->mutex);
+    while (worker->is_publishing) /* one that was given up */
+        pthread_cond_wait(&worker->changed, &worker->mutex);
     if (worker->state == WORKER_RUNS) {
-        worker->head = (struct cluster_head){
-            .incarnation = worker->round.incarnation, .epoch = epoch, .manifest = manifest, .digest = digest};
+        memcpy(worker->name, manifest.data, manifest.length);
+        memcpy(worker->digest, digest.data, digest.length);
+        worker->head = (struct cluster_head){.incarnation = worker->round.incarnation,
+                                             .epoch = epoch,
+                                             .manifest = {worker->name, manifest.length},
+                                             .digest = {worker->digest, digest.length}};
         worker->publishing = PUBLISHING_ASKED;
-        while (worker->publishing == PUBLISHING_ASKED)
-            pthread_cond_wait(&worker->changed, &worker->mutex);
+    }
+    while (worker->publishing == PUBLISHING_ASKED && !gives_up(user)) {
+        struct timespec until = wait_until(LOOK_US);
+        (void)wait_on(&worker->changed, &worker->mutex, &until);
     }
     bool is_head = worker->publishing == PUBLISHED;
     worker->publishing = PUBLISHING_NOTHING;
@@ -433,10 +462,11 @@ void worker_say_ended(struct worker *worker, bool is_finished)
     pthread_mutex_unlock(&worker->mutex);
 }
 
-void worker_say_over(struct worker *worker)
+void worker_say_over(struct worker *worker, uint64_t incarnation)
 {
     pthread_mutex_lock(&worker->mutex);
-    if (worker->state == WORKER_RUNS || worker->state == WORKER_IS_OVER) {
+    bool is_of_round = worker->round.incarnation == incarnation;
+    if (is_of_round && (worker->state == WORKER_RUNS || worker->state == WORKER_IS_OVER)) {
         worker->say_over = true;
         worker->say_ended = false;
         worker->state = WORKER_GATHERS; /* the round may go on for the others yet, but not here */

@@ -66,15 +66,16 @@ void worker_detach(struct worker *worker);
  * thread. */
 void worker_send(struct worker *worker, uint32_t to, struct str message);
 
-/* Of the leader: makes the checkpoint the job's head. manifest, digest: cluster_head's. Waits until it is known whether it is, or the
- * round is over. False: not, or not known. Any thread. */
+/* Of the leader: makes the checkpoint the job's head. manifest, digest: cluster_head's, at most 63 bytes each; copied. Waits until it is
+ * known whether it is, the round is over, or gives_up(user). False: not, or not known. One thread at a time. */
 LEAT_CHECKED bool worker_publish(struct worker *worker, uint64_t epoch, struct str manifest,
-                                 struct str digest);
+                                 struct str digest, bool (*gives_up)(void *user), void *user);
 
 /* The job has come to its end here; WORKER_HAS_ENDED follows when it has everywhere, or WORKER_IS_OVER. is_finished: it has no more to
  * do; else it was stopped, and may go on later. */
 void worker_say_ended(struct worker *worker, bool is_finished);
-/* The round's work has ended here, before the job's end, whether the round is over or not, and worker_detach was called. */
-void worker_say_over(struct worker *worker);
+/* The round's work has ended here, before the job's end, whether the round is over or not, and worker_detach was called. incarnation:
+ * of the round; nothing happens where that is not the newest one. */
+void worker_say_over(struct worker *worker, uint64_t incarnation);
 
 #endif

@@ -49,9 +49,10 @@ struct worker {
     struct diag_list diags;
     struct cluster_member member;
     uint64_t incarnation; /* of the round that goes on; 0: none does */
-    bool has_joined;
-    int64_t turn_us; /* when the next turn is due at the latest; monotonic */
-    int64_t stop;    /* the newest request to stop that was there before this worker; -1: not known yet */
+    bool has_joined, has_hinted;
+    int64_t turn_us;    /* when the next turn is due at the latest; monotonic */
+    uint32_t fruitless; /* rounds in a row that ended without a head of their own */
+    int64_t stop;       /* the newest request to stop that was there before this worker; -1: not known yet */
     atomic_bool job_must_stop;
 
     pthread_t keeper;
@@ -62,16 +63,17 @@ struct worker {
     struct arena round_arena;
     char waits_for[400];
     bool must_stop, say_ended, is_finished, say_over;
+    bool is_publishing; /* the keeper is at it */
     enum publishing publishing;
-    struct cluster_head head; /* with publishing */
+    struct cluster_head head; /* with publishing; its texts lie in name and digest */
+    char name[64], digest[64];
 };
 
 /* worker_links.c. Control thread: listens, and ends. */
 LEAT_CHECKED bool worker_links_begin(struct worker *worker, struct diag_list *diags);
 void worker_links_end(struct worker *worker);
-/* The keeper: goes on with the workers of the round; false after a diagnostic. */
-LEAT_CHECKED bool worker_links_meet(struct worker *worker, const struct rendezvous_round *round,
-                                    struct diag_list *diags);
+/* The keeper: goes on with the workers of the round. */
+void worker_links_meet(struct worker *worker, const struct rendezvous_round *round, struct arena *arena);
 /* The keeper: tells the round's work, if there is any, that the round is over. */
 void worker_links_say_over(struct worker *worker);
 

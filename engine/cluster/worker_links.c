@@ -159,7 +159,7 @@ void worker_links_end(struct worker *worker)
     pthread_mutex_destroy(&l->mutex);
 }
 
-bool worker_links_meet(struct worker *worker, const struct rendezvous_round *round, struct diag_list *diags)
+void worker_links_meet(struct worker *worker, const struct rendezvous_round *round, struct arena *arena)
 {
     struct worker_links *l = &worker->links;
     links_restart(l->links, round->self, round->incarnation,
@@ -172,10 +172,11 @@ bool worker_links_meet(struct worker *worker, const struct rendezvous_round *rou
     for (uint32_t i = 0; i < round->count; i++) {
         char address[LINK_ADDRESS_MAX + 1];
         snprintf(address, sizeof(address), "%.*s", STR_ARGS(round->workers[i].address));
-        if (i != round->self && !link_to(l->links, i, address, diags))
-            return false;
+        struct diag_list unreached;
+        diag_list_init(&unreached, arena);
+        if (i != round->self && !link_to(l->links, i, address, &unreached))
+            is_gone(worker, i, unreached.items[0].message); /* as one that does not answer */
     }
-    return true;
 }
 
 void worker_links_say_over(struct worker *worker)

@@ -122,6 +122,11 @@ void run_abandon(struct run *run)
     run_fail(run);
 }
 
+bool run_is_failing(const struct run *run)
+{
+    return run_has_failed(run);
+}
+
 void run_checkpoint(struct run *run)
 {
     if (run->barrier != NULL)

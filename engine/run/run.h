@@ -26,8 +26,8 @@ enum run_start_mode {
 
 /* The workers of a cluster, as the run of one of them sees the others: runs of the same plan with the same number of lanes,
  * which give each other messages. Each worker has a part of the sources' partitions and of the key groups; the leader orders
- * the rows of all. Only tests make such runs so far: of jobs without copies of checkpoints in an object store;
- * a replay up to until_us is refused. A partition that sources find while the job runs is read once all workers have found it; at
+ * the rows of all. Copies of checkpoints in an object store,
+ * and a replay up to until_us, are refused. A partition that sources find while the job runs is read once all workers have found it; at
  * the beginning all must have found the same ones.
  *
  * A checkpoint of several workers has a part of each: an ordinary checkpoint in the worker's own directory. It counts once the leader
@@ -51,6 +51,10 @@ struct run_peers {
      * with it. After some such in a row it is called again with the same manifest, once a second, until it is true, the job stops or
      * fails. May take long. The coordinator's thread. */
     bool (*publish)(void *engine, uint64_t epoch, struct str manifest);
+    /* Whether a later incarnation has begun: then nothing that this run does may be seen any more, also where another worker has its
+     * place under another number, and so another directory. Asked before each step that others can see. NULL: there is none. Any
+     * thread. */
+    bool (*is_replaced)(void *engine);
 };
 
 /* run_new copies the struct; what its pointers name stays the caller's, and must live as long as the run. */
@@ -120,6 +124,8 @@ void run_stop(struct run *run);
 /* Ends the run as if its process had been killed: nothing more is committed, and run_wait returns false; the caller calls
  * run_wait. Any thread, but not from a signal handler. */
 void run_abandon(struct run *run);
+/* Whether the run has failed, or was abandoned: it comes to its end. Any thread. */
+bool run_is_failing(const struct run *run);
 /* Asks for a checkpoint now, if the run takes any, unless one is in work. Control thread. */
 void run_checkpoint(struct run *run);
 /* Where checkpoints stand, for who waits for one that was taken after a certain moment. */

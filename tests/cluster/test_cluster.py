@@ -321,6 +321,49 @@ def test_a_worker_is_stopped():
             job.is_as_plain()
 
 
+ROLLING = """param data: text = "."
+param out: text = "out"
+param state: text = ""
+param every: duration = 10s
+job rolling { memory: 32MiB, checkpoint: { every: every, dir: state } }
+source impressions = file {
+  path: concat(data, "/impressions.jsonl")
+  schema: { imp_id: int!, ts: time(ms), user: int, item: int, site: text, cat: text, price: float, pos: float }
+  event_time: ts, max_delay: 1m
+}
+stream kept = impressions | dedup by imp_id within 1h
+sink a = file from kept { path: concat(out, "/a.jsonl"), roll_rows: 900 }
+sink b = file from kept { path: concat(out, "/b.jsonl"), roll_rows: 1000 }
+sink c = file from kept { path: concat(out, "/c.jsonl"), roll_rows: 1100 }
+"""
+
+
+def test_a_sleeper_whose_place_is_gone():
+    """The last of three is stopped, and the others go on with two: no other process has its directory when it wakes, but its sinks have
+    moved. It removes and makes no file of theirs."""
+    path = os.path.join(FOLDER.name, "rolling.leat")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(ROLLING)
+    with Job(job=path) as plain:
+        subprocess.run(plain.command(), check=True, stdout=subprocess.DEVNULL)
+        wanted = sinks(plain.out)
+    assert len(wanted) > 100
+    for _ in range(2):
+        with Job(job=path) as job:
+            workers = [job.start("2:3", failpoints="run.claimed=sleep:25") for _ in range(3)]
+            job.progress()
+            last = next(process for process in workers if "has number 2" in job.text(process.log))
+            etcd.stop(last)
+            rest = [process for process in workers if process is not last]
+            for process in rest:
+                job.says(process, "is over")
+            job.progress(1)
+            last.send_signal(signal.SIGCONT)
+            job.ends(*workers)
+            found = sinks(job.out)
+            assert found.keys() == wanted.keys() and found == wanted, [name for name in wanted if found.get(name) != wanted[name]][:5]
+
+
 def test_etcd_is_away():
     """Nothing is published and nothing begun anew while it is; then the job goes on, in the same incarnation if leases have lived."""
     with etcd.Etcd(os.path.join(FOLDER.name, "away"), count=3) as servers, Job(servers) as job:

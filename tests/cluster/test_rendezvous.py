@@ -133,16 +133,17 @@ def test_a_worker_dies_unseen():
 
 
 def test_all_have_ended():
-    """The job has ended when all workers of a round have said so; also for who waits. Who comes later begins anew, unless it is
-    finished."""
+    """The job has ended when all workers of a round have said so. Who waits, or comes later, begins anew, unless it is finished."""
     for is_finished in (0, 1):
         with workers("abc", 2, 2, LONG_MS, 0) as all_of:
             first = wait_for("a round", lambda all_of=all_of: all_of.rounds()["a"])
             known(all_of.tools["a"], "ended", first["incarnation"], is_finished)
             assert not any(said["ended"] for said in all_of.turns().values())
             known(all_of.tools[first["workers"][1]], "ended", first["incarnation"], is_finished)
-            wait_for("its end", lambda all_of=all_of: all(said["ended"] for said in all_of.turns().values()))
-            assert all("round" not in said for said in all_of.turns().values())
+            both = first["workers"]
+            wait_for("its end", lambda all_of=all_of, both=both: all(all_of.tools[one]("turn")["ended"] for one in both))
+            assert all_of.tools["c"]("turn")["ended"] == bool(is_finished)
+            assert all("round" not in all_of.tools[one]("turn") for one in both)
             for letter in "abc":
                 well(all_of.tools[letter]("leave"))
             late = Workers(all_of.stack, 1, 1)

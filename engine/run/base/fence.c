@@ -29,7 +29,10 @@ static void say_fenced(struct run *run)
 
 int run_check(struct run *run)
 {
+    const struct run_peers *peers = run->options.peers;
     int error = run->dir == NULL ? 0 : checkpoint_dir_check(run->dir);
+    if (error == 0 && peers != NULL && peers->is_replaced != NULL && peers->is_replaced(peers->engine))
+        error = ESTALE;
     if (error != ESTALE)
         return error;
     pthread_mutex_lock(&run->diags_mutex);
