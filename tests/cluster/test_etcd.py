@@ -576,7 +576,7 @@ def test_data_lost():
             cluster.members[0].start()
             cluster.wait()
             for words in (("read",), ("join", *JOB)):
-                is_outcome(REFUSED, call(*words), "lost data", "newest head", code="E0714")
+                is_outcome(REFUSED, call(*words), "lost data", "the newest file in DIR/cluster/heads", code="E0714")
             is_outcome(REFUSED, other("join", *JOB[:4], 1), "expected its record", "rebuilt", code="E0714")
             assert entries(other("prefix", "/leat/")) == {}
             well(other("rebuild", 11, 7))
