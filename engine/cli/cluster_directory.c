@@ -148,6 +148,13 @@ bool cluster_directory_announce(struct cluster_directory *d, uint32_t incarnatio
         error = os_fsync_parent(path, NULL);
     if (error != 0)
         return fail_file(d, "write", path, error);
+    if (cluster_directory_is_replaced(d, incarnation)) {
+        struct diag *diag =
+            diag_error(d->diags, DIAG_TAKEN_OVER, (struct span){0},
+                       "a later incarnation than %u has begun in `%s`", incarnation, d->folder);
+        diag_hint(d->diags, diag, "this worker joins that one, or the next");
+        return false;
+    }
     DIR *stream = opendir(d->folder);
     for (struct dirent *entry; stream != NULL && (entry = readdir(stream)) != NULL;) {
         uint64_t before = announced(entry->d_name);

@@ -400,14 +400,6 @@ static void tell_compared(const struct run_stats *stats, bool is_good)
         log_say(LOG_LEVEL_INFO, "--compare: the job has no learner");
 }
 
-static bool has_code(const struct diag_list *diags, enum diag_code code)
-{
-    for (unsigned i = 0; i < diags->count; i++)
-        if (diags->items[i].code == code)
-            return true;
-    return false;
-}
-
 /* Claims the files that command-line options read and write, in addition to those of the job. */
 static void claim_options(const struct run_arguments *arguments)
 {
@@ -446,7 +438,7 @@ static int run_job(struct run_arguments *arguments)
     if (run == NULL && interrupts > 0)
         return EXIT_INTERRUPTED;
     if (run == NULL)
-        return has_code(&load->diags, DIAG_TAKEN_OVER) ? EXIT_FENCED : EXIT_FAILED;
+        return diag_has_code(&load->diags, DIAG_TAKEN_OVER) ? EXIT_FENCED : EXIT_FAILED;
     struct run_life_options life_options = {.load = load,
                                             .api = arguments->api,
                                             .is_served = arguments->is_served,
@@ -464,7 +456,7 @@ static int run_job(struct run_arguments *arguments)
     run_life_summarize(life, is_good);
     run_life_free(life);
     run_free(run);
-    return is_good ? EXIT_GOOD : has_code(&load->diags, DIAG_TAKEN_OVER) ? EXIT_FENCED : EXIT_FAILED;
+    return is_good ? EXIT_GOOD : diag_has_code(&load->diags, DIAG_TAKEN_OVER) ? EXIT_FENCED : EXIT_FAILED;
 }
 
 static int run_worker(struct run_arguments *arguments)

@@ -195,19 +195,6 @@ static void is_over(void *user)
     run_abandon(part->run);
 }
 
-static bool take_hex(struct str digits, uint8_t *bytes, size_t count)
-{
-    if (digits.length != 2 * count)
-        return false;
-    for (size_t i = 0; i < count; i++) {
-        int high = hex_value(digits.data[2 * i]), low = hex_value(digits.data[2 * i + 1]);
-        if (high < 0 || low < 0)
-            return false;
-        bytes[i] = (uint8_t)(high * 16 + low);
-    }
-    return true;
-}
-
 static bool set_peers(struct part *part)
 {
     struct cluster *c = part->cluster;
@@ -223,7 +210,7 @@ static bool set_peers(struct part *part)
         .publish = publish,
         .is_replaced = is_replaced};
     if (round->incarnation <= UINT32_MAX - c->directory.before &&
-        take_hex(round->run, part->peers.job_run, sizeof(part->peers.job_run)))
+        hex_bytes(round->run, part->peers.job_run, sizeof(part->peers.job_run)))
         return true;
     diag_error(&c->load->diags, DIAG_CLUSTER_LOST, (struct span){0},
                "the cluster's record has no id of the job, or incarnations beyond 32 bits");
@@ -290,14 +277,6 @@ static bool watch(struct part *part)
     return false;
 }
 
-static bool has_code(const struct diag_list *diags, enum diag_code code)
-{
-    for (unsigned i = 0; i < diags->count; i++)
-        if (diags->items[i].code == code)
-            return true;
-    return false;
-}
-
 /* The run could not go on: because the round is over, or for a reason of its own. Returns an exit status, or LIFE_GOES_ON. */
 static int judge_failure(struct part *part)
 {
@@ -305,8 +284,9 @@ static int judge_failure(struct part *part)
     struct diag_list *diags = &c->load->diags;
     uint32_t bad_from = atomic_load(&part->bad_from), unseen = atomic_load(&part->unseen);
     /* What other workers do when they go shows here before etcd tells that they have gone. */
-    bool is_own = worker_await(c->worker, WORKER_RUNS, diags->errors > 0 ? GOING_US : 0) == WORKER_RUNS;
-    if (unseen > 0) {
+    bool may_be_theirs = diags->errors > 0 || unseen > 0;
+    bool is_own = worker_await(c->worker, WORKER_RUNS, may_be_theirs ? GOING_US : 0) == WORKER_RUNS;
+    if (is_own && unseen > 0) {
         struct diag *d =
             diag_error(diags, DIAG_FOREIGN_DIRECTORY, (struct span){0},
                        "the checkpoint of worker %u, at %.*s, is not in `%s` as this worker sees it",
@@ -322,7 +302,7 @@ static int judge_failure(struct part *part)
         diag_hint(diags, d, "start all workers with the same job and the same version of leat");
         return EXIT_FAILED;
     }
-    if (is_own && diags->errors > 0 && !has_code(diags, DIAG_TAKEN_OVER))
+    if (is_own && diags->errors > 0 && !diag_has_code(diags, DIAG_TAKEN_OVER))
         return EXIT_FAILED;
     if (*c->o->interrupts > 0)
         return c->lives > 0 ? EXIT_GOOD : EXIT_INTERRUPTED;
@@ -390,6 +370,7 @@ static int run_part(struct cluster *c)
     part->cluster = c;
     part->round = worker_round(c->worker);
     uint64_t incarnation = part->round->incarnation;
+    bool has_head = false;
     if (begin_run(part)) {
         const struct run_life_options options = {
             .load = c->load, .is_quiet = c->o->is_quiet, .progress = c->o->progress};
@@ -400,6 +381,7 @@ static int run_part(struct cluster *c)
         bool leaves = is_started && watch(part), is_good = run_life_wait(part->life, is_started);
         status = leaves ? EXIT_GOOD : is_good ? await_others(part) : judge_failure(part);
         worker_detach(c->worker);
+        has_head = run_life_stats(part->life)->checkpoints > 0;
         if (leaves)
             log_say(LOG_LEVEL_INFO, "left the cluster; the other workers go on from the newest head");
         run_life_free(part->life);
@@ -409,7 +391,7 @@ static int run_part(struct cluster *c)
     buffer_free(&part->head);
     free(part);
     if (status == LIFE_GOES_ON)
-        worker_say_over(c->worker, incarnation);
+        worker_say_over(c->worker, incarnation, has_head);
     return status;
 }
 
@@ -448,7 +430,7 @@ static int take_part(struct cluster *c)
         state = worker_await(c->worker, WORKER_GATHERS, LOOK_US);
         switch (state) {
         case WORKER_RUNS: status = run_part(c); break;
-        case WORKER_IS_OVER: worker_say_over(c->worker, worker_round(c->worker)->incarnation); break;
+        case WORKER_IS_OVER: worker_say_over(c->worker, worker_round(c->worker)->incarnation, false); break;
         case WORKER_HAS_ENDED:
             log_say(LOG_LEVEL_INFO, "the job has ended: there is no work for this worker");
             status = EXIT_GOOD;

@@ -130,15 +130,7 @@ struct str incarnation_write(uint64_t incarnation, const uint8_t secret[COORDINA
 static bool read_secret(const json_t *json, struct arena *arena, uint8_t secret[COORDINATION_SECRET_BYTES])
 {
     struct str digits;
-    if (!read_text(json, "secret", arena, &digits) || digits.length != 2 * COORDINATION_SECRET_BYTES)
-        return false;
-    for (size_t i = 0; i < COORDINATION_SECRET_BYTES; i++) {
-        int high = hex_value(digits.data[2 * i]), low = hex_value(digits.data[2 * i + 1]);
-        if (high < 0 || low < 0)
-            return false;
-        secret[i] = (uint8_t)(high * 16 + low);
-    }
-    return true;
+    return read_text(json, "secret", arena, &digits) && hex_bytes(digits, secret, COORDINATION_SECRET_BYTES);
 }
 
 bool incarnation_read(struct str text, struct arena *arena, uint64_t *incarnation,

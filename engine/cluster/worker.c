@@ -39,14 +39,6 @@ static void begin_step(struct worker *worker)
     diag_list_init(&worker->diags, &worker->arena);
 }
 
-static bool has_code(const struct worker *worker, enum diag_code code)
-{
-    for (unsigned i = 0; i < worker->diags.count; i++)
-        if (worker->diags.items[i].code == code)
-            return true;
-    return false;
-}
-
 static void set_state(struct worker *worker, enum worker_state state)
 {
     pthread_mutex_lock(&worker->mutex);
@@ -98,7 +90,7 @@ static void end_round(struct worker *worker)
 static void take_refusal(struct worker *worker)
 {
     end_round(worker);
-    if (has_code(worker, DIAG_TAKEN_OVER) || coordination_is_gone(worker->coordination)) {
+    if (diag_has_code(&worker->diags, DIAG_TAKEN_OVER) || coordination_is_gone(worker->coordination)) {
         say(worker);
         worker->has_joined = false;
     } else {
@@ -206,7 +198,6 @@ static void publish(struct worker *worker)
     if (!is_asked)
         return;
     enum etcd_outcome outcome = coordination_publish(worker->coordination, &worker->head, &worker->diags);
-    worker->fruitless = outcome == ETCD_DONE ? 0 : worker->fruitless;
     pthread_mutex_lock(&worker->mutex);
     worker->is_publishing = false;
     if (outcome != ETCD_UNKNOWN &&
@@ -221,7 +212,7 @@ static void publish(struct worker *worker)
 static void tell(struct worker *worker, bool *asked, bool is_over)
 {
     uint64_t incarnation = worker->round.incarnation;
-    if (is_over)
+    if (is_over && !worker->has_head)
         rest_after_round(worker);
     enum etcd_outcome outcome =
         is_over ? rendezvous_tell_over(worker->rendezvous, &worker->member, incarnation, &worker->diags)
@@ -237,7 +228,7 @@ static void tell(struct worker *worker, bool *asked, bool is_over)
     worker->turn_us = 0;
     if (is_over) {
         worker->incarnation = 0;
-        worker->fruitless++;
+        worker->fruitless = worker->has_head ? 0 : worker->fruitless + 1;
         set_state(worker, WORKER_GATHERS);
     }
     (void)is_done(worker, outcome);
@@ -462,12 +453,13 @@ void worker_say_ended(struct worker *worker, bool is_finished)
     pthread_mutex_unlock(&worker->mutex);
 }
 
-void worker_say_over(struct worker *worker, uint64_t incarnation)
+void worker_say_over(struct worker *worker, uint64_t incarnation, bool has_head)
 {
     pthread_mutex_lock(&worker->mutex);
     bool is_of_round = worker->round.incarnation == incarnation;
     if (is_of_round && (worker->state == WORKER_RUNS || worker->state == WORKER_IS_OVER)) {
         worker->say_over = true;
+        worker->has_head = has_head;
         worker->say_ended = false;
         worker->state = WORKER_GATHERS; /* the round may go on for the others yet, but not here */
         pthread_cond_broadcast(&worker->changed);

@@ -75,7 +75,8 @@ LEAT_CHECKED bool worker_publish(struct worker *worker, uint64_t epoch, struct s
  * do; else it was stopped, and may go on later. */
 void worker_say_ended(struct worker *worker, bool is_finished);
 /* The round's work has ended here, before the job's end, whether the round is over or not, and worker_detach was called. incarnation:
- * of the round; nothing happens where that is not the newest one. */
-void worker_say_over(struct worker *worker, uint64_t incarnation);
+ * of the round; nothing happens where that is not the newest one. has_head: a checkpoint of the round became the head; rounds without one,
+ * in a row, begin later and later. */
+void worker_say_over(struct worker *worker, uint64_t incarnation, bool has_head);
 
 #endif

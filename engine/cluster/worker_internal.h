@@ -64,6 +64,7 @@ struct worker {
     char waits_for[400];
     bool must_stop, say_ended, is_finished, say_over;
     bool is_publishing; /* the keeper is at it */
+    bool has_head;      /* with say_over: the round had a head of its own */
     enum publishing publishing;
     struct cluster_head head; /* with publishing; its texts lie in name and digest */
     char name[64], digest[64];

@@ -133,7 +133,7 @@ bool worker_links_begin(struct worker *worker, struct diag_list *diags)
     return l->links != NULL;
 }
 
-static void drop_all(struct worker_links *l)
+static void forget_messages(struct worker_links *l)
 {
     for (struct worker_message *message = l->first, *next; message != NULL; message = next) {
         next = message->next;
@@ -142,6 +142,11 @@ static void drop_all(struct worker_links *l)
     }
     l->first = NULL;
     l->last = &l->first;
+}
+
+static void drop_all(struct worker_links *l)
+{
+    forget_messages(l);
     for (uint32_t i = 0; i < RENDEZVOUS_WORKERS_MAX; i++) {
         buffer_free(&l->parts[i]);
         drop_unsent(&l->unsent[i]);
@@ -198,13 +203,7 @@ void worker_attach(struct worker *worker, const struct worker_calls *calls, void
     l->user = user;
     for (const struct worker_message *message = l->first; message != NULL; message = message->next)
         calls->receive(user, message->from, (struct str){message->bytes.data, message->bytes.length});
-    for (struct worker_message *message = l->first, *next; message != NULL; message = next) {
-        next = message->next;
-        buffer_free(&message->bytes);
-        free(message);
-    }
-    l->first = NULL;
-    l->last = &l->first;
+    forget_messages(l);
     l->is_attached = true;
     l->keeps = false;
     pthread_mutex_unlock(&l->mutex);

@@ -19,6 +19,14 @@ static const char *const code_summaries[] = {
 
 _Static_assert(ARRAY_COUNT(code_names) == DIAG_CODE_COUNT, "one name per code");
 
+bool diag_has_code(const struct diag_list *list, enum diag_code code)
+{
+    for (unsigned i = 0; i < list->count; i++)
+        if (list->items[i].code == code)
+            return true;
+    return false;
+}
+
 const char *diag_code_name(enum diag_code code)
 {
     return code_names[code];

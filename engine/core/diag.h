@@ -79,6 +79,9 @@ struct diag *diag_errno(struct diag_list *list, struct diag *diag, int error);
 struct diag *diag_at(struct diag_list *list, struct diag *diag, const char *path, int64_t offset,
                      int64_t line);
 
+/* Whether the list has an entry of that code. */
+bool diag_has_code(const struct diag_list *list, enum diag_code code);
+
 /* "E0302"; static. */
 const char *diag_code_name(enum diag_code code);
 const char *diag_code_summary(enum diag_code code);

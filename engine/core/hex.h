@@ -25,4 +25,16 @@ static inline void hex_text(const void *bytes, size_t count, char *text)
     *text = '\0';
 }
 
+/* Reads 2 * count digits. False: they are not as many, or no digits. */
+LEAT_CHECKED static inline bool hex_bytes(struct str digits, uint8_t *bytes, size_t count)
+{
+    bool is_good = digits.length == 2 * count;
+    for (size_t i = 0; i < count && is_good; i++) {
+        int high = hex_value(digits.data[2 * i]), low = hex_value(digits.data[2 * i + 1]);
+        is_good = high >= 0 && low >= 0;
+        bytes[i] = (uint8_t)(high * 16 + low);
+    }
+    return is_good;
+}
+
 #endif
