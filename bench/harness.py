@@ -117,6 +117,18 @@ def thread_seconds(pid):
     return seconds
 
 
+def process_seconds(pid):
+    """User and system time of all threads, also of those that have ended."""
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def peak_rss_mb(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+        return next(int(line.split()[1]) / 1024 for line in file if line.startswith("VmHWM"))
+
+
 PROGRESS = re.compile(r" s  (\d+) events .*?(?:   checkpoint (\d+):|$)")
 
 

@@ -60,13 +60,13 @@ def load(bench, name, *arguments):
 def start(bench, program, name, *arguments):
     """kafka_load or kafka_read beside something else."""
     return subprocess.Popen([bench.program("kafka", program), cluster().brokers, name, *map(str, arguments)],
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def end(process, seconds=120):
-    """What it found."""
+def end(process, seconds=300, given=None):
+    """What it found. given: the rest of its standard input."""
     try:
-        out, err = process.communicate(timeout=seconds)
+        out, err = process.communicate(given, timeout=seconds)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

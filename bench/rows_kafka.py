@@ -3,15 +3,15 @@
 The broker runs on the same cores, and so do the producer and the reader of a row that has them at the same time."""
 
 import dataclasses
-import glob
 import json
 import os
 import signal
 import subprocess
 import time
 
+import java_peers
 import kafka_broker as broker
-from harness import HERE, Broken, Figure, Peer, Skip, busy_cores, finish, median, rate, remove, same, say
+from harness import Broken, Figure, Peer, busy_cores, finish, median, rate, remove, same, say
 from rows_engine import events_file, parse_limits
 
 LINES = 4_000_000
@@ -313,26 +313,8 @@ def row_restart(bench):
 # --- Kafka Streams ---------------------------------------------------------------------------------------------------
 
 def streams_program(bench):
-    """The command that runs peers/kafka_streams/src/Feature.java, fetched and compiled when it has changed."""
-    home, source = bench.path("kafka_streams"), os.path.join(HERE, "peers", "kafka_streams")
-    pom, jars, classes = (os.path.join(*parts) for parts in ((source, "pom.xml"), (home, "jars"), (home, "classes")))
-    try:
-        broker.install.fetch(jars, broker.install.digest(pom), ["mvn", "-q", "-B", "-f", pom], "Kafka Streams (Maven)")
-        java = broker.install.java()
-    except broker.install.Missing as why:
-        raise Skip(str(why)) from None
-    javac = os.path.join(os.path.dirname(java), "javac")
-    if not os.access(javac, os.X_OK):
-        raise Skip(f"{javac} is not there: a JDK is needed (./dev setup)")
-    sources, path = glob.glob(os.path.join(source, "src", "*.java")), os.path.join(jars, "*")
-    mark = os.path.join(classes, ".version")
-    version = broker.install.digest(pom, *sources)
-    if not os.path.exists(mark) or open(mark, encoding="ascii").read() != version:
-        remove(classes)
-        bench.run([javac, "-nowarn", "-d", classes, "-cp", path, *sources])
-        with open(mark, "w", encoding="ascii") as file:
-            file.write(version)
-    return [java, *JAVA, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{classes}:{path}", "Feature"]
+    java, *path = java_peers.command(bench, "kafka_streams", "Kafka Streams")
+    return [java, *JAVA, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", *path, "Feature"]
 
 
 def passed_by_streams(bench, command):

@@ -16,8 +16,11 @@ import platform
 import sys
 import time
 
+import cluster_workers
 import kafka_broker
 import rows_attention
+import rows_cluster
+import rows_cluster_flink
 import rows_engine
 import rows_follow
 import rows_kafka
@@ -44,9 +47,9 @@ TOOLS = {
 }
 ROWS = {**rows_engine.ROWS, **rows_state.ROWS, **rows_learn.ROWS, **rows_torch.ROWS, **rows_kernels.ROWS,
         **rows_attention.ROWS, **rows_items.ROWS, **rows_next.ROWS, **rows_towers.ROWS, **rows_nexmark.ROWS, **rows_kafka.ROWS,
-        **rows_serve.ROWS, **rows_load.ROWS, **rows_follow.ROWS, **rows_see.ROWS}
+        **rows_cluster.ROWS, **rows_cluster_flink.ROWS, **rows_serve.ROWS, **rows_load.ROWS, **rows_follow.ROWS, **rows_see.ROWS}
 GROUPS = {"kafka": list(rows_kafka.ROWS), "nexmark": list(rows_nexmark.ROWS), "serve": [*rows_serve.ROWS, *rows_load.ROWS],
-          "follow": list(rows_follow.ROWS)}
+          "follow": list(rows_follow.ROWS), "cluster": [*rows_cluster.ROWS, *rows_cluster_flink.ROWS]}
 
 
 def machine():
@@ -163,6 +166,7 @@ def main():
                 file.write(markdown(report, lines))
     finally:
         kafka_broker.close()
+        cluster_workers.close()
     print("\n" + table([HEAD] + lines))
     print(f"report: {bench.path('report.json')} and report.md")
     return 1 if failures or any("failed" in row for row in report["rows"]) else 0

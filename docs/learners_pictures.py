@@ -7,12 +7,10 @@ docs/learners-funnel.svg.
 --check: changes nothing, and fails where a picture would be another.
 """
 
-import os
 import sys
 
-from serving_pictures import arrow, box, svg, text
+from serving_pictures import arrow, box, draw, svg, text
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 HISTORY, EVENTS = 6, 11  # of the second picture
 
 
@@ -79,19 +77,5 @@ def funnel():
     return svg(900, 254, "A funnel: retrieve, features, rank", body)
 
 
-def main():
-    is_good = True
-    for name, picture in (("next", next_item), ("window", window), ("funnel", funnel)):
-        path = os.path.join(HERE, f"learners-{name}.svg")
-        if "--check" in sys.argv:
-            with open(path, encoding="utf-8") as file:
-                is_good &= file.read() == picture()
-        else:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(picture())
-    print("ok - pictures" if is_good else "not ok - a picture would be another: run docs/learners_pictures.py")
-    return 0 if is_good else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(draw("learners_pictures.py", {"learners-next": next_item, "learners-window": window, "learners-funnel": funnel}))

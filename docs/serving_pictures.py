@@ -131,19 +131,20 @@ def link():
     return svg(900, 290, "Serving on another machine: a mirror of the checkpoint directory", body)
 
 
-def main():
+def draw(script, pictures):
+    """Writes the pictures, functions by the names of their files in docs/; with --check compares them. Returns the exit status."""
     is_good = True
-    for name, picture in (("request", request), ("follow", follow), ("join", join), ("link", link)):
-        path = os.path.join(HERE, f"serving-{name}.svg")
+    for name, picture in pictures.items():
+        path = os.path.join(HERE, f"{name}.svg")
         if "--check" in sys.argv:
             with open(path, encoding="utf-8") as file:
                 is_good &= file.read() == picture()
         else:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(picture())
-    print("ok - pictures" if is_good else "not ok - a picture would be another: run docs/serving_pictures.py")
+    print("ok - pictures" if is_good else f"not ok - a picture would be another: run docs/{script}")
     return 0 if is_good else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(draw("serving_pictures.py", {"serving-request": request, "serving-follow": follow, "serving-join": join, "serving-link": link}))

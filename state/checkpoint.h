@@ -27,8 +27,8 @@
  * A delta holds what changed since the checkpoint before it (its previous); a chain is a base and the deltas
  * after it, all of one generation: the first checkpoint of a generation is a base, and so is at least one in
  * CHECKPOINT_CHAIN_MAX. A base shares no inode with any other checkpoint, so that a flipped bit on the disk
- * never damages all checkpoints; for the same reason pruning keeps a checkpoint of the chain before the
- * newest. checkpoint_find walks from the newest generation to its parents and takes the newest checkpoint
+ * never damages all checkpoints (but for the first one of a worker that goes on with its databases: the base
+ * after that comes sooner); for the same reason pruning keeps a checkpoint of the chain before the newest. checkpoint_find walks from the newest generation to its parents and takes the newest checkpoint
  * whose whole chain verifies, byte for byte.
  *
  * A checkpoint holds the order log (core/order_log.h) of the epoch that it closes, digested like its other
@@ -70,6 +70,10 @@ struct checkpoint_id {
 
 /* Parses an id as `leat checkpoint list` prints it, generation-epoch: "3-17". False: the text is no id. */
 bool checkpoint_id_parse(struct str text, struct checkpoint_id *id);
+static inline bool checkpoint_id_is_newer(struct checkpoint_id id, struct checkpoint_id other)
+{
+    return id.generation != other.generation ? id.generation > other.generation : id.epoch > other.epoch;
+}
 /* Returns the bytes before the `@` of "DIR@3-17" or "s3://BUCKET/PREFIX@3-17", and sets *id. All bytes, *id as before: the name has
  * no id, or there is a directory with the whole name. */
 size_t checkpoint_name_split(const char *name, struct checkpoint_id *id);
@@ -132,6 +136,8 @@ void checkpoint_dir_close(struct checkpoint_dir *dir); /* NULL is allowed; relea
 int checkpoint_dir_check(const struct checkpoint_dir *dir);
 /* Writes who holds the directory now, for users: "pid 4711 on mill-3". Any thread. */
 void checkpoint_dir_holder(const struct checkpoint_dir *dir, char holder[CHECKPOINT_HOLDER_BYTES]);
+/* Whether a process holds that directory, and who, as above. Takes nothing; a process of another machine counts as alive. Any thread. */
+bool checkpoint_holder(const char *directory, char holder[CHECKPOINT_HOLDER_BYTES]);
 /* The process from which this one took the directory over, like `holder` above; NULL: there was none. The
  * text belongs to `dir`. */
 const char *checkpoint_dir_taken_from(const struct checkpoint_dir *dir);
@@ -190,6 +196,11 @@ struct snapshot_reader *snapshot_memory_reader(struct str records);
  * E0702. */
 LEAT_CHECKED bool checkpoint_restore_database(struct checkpoint *checkpoint, uint32_t number,
                                               const char *path, bool *has_database, struct diag_list *diags);
+/* A generation of `dir` goes on with the databases of the part that has that one, as they were: its first checkpoint, a base, links their
+ * table files in place of copying them, so that it costs what is new; the base after it comes all the sooner. Before the first
+ * checkpoint. */
+void checkpoint_share_databases(struct checkpoint_dir *dir, const struct checkpoint *checkpoint,
+                                uint32_t number);
 
 /* --- The order log of micro-batches that must be executed again --- */
 
@@ -264,8 +275,8 @@ LEAT_CHECKED bool checkpoint_write(struct checkpoint_writer *writer, uint32_t da
 LEAT_CHECKED bool checkpoint_write_order(struct checkpoint_writer *writer, struct str segment,
                                          struct diag_list *diags);
 /* Publishes the checkpoint; if that fails (E0708), abandons it and returns false. Either way each part's
- * snapshot_done callbacks are called and the writer is freed. info: only `sources` and `notes` are used.
- * Writer thread. */
+ * snapshot_done callbacks are called and the writer is freed. info: only `sources`, `notes` and `created_us` are used;
+ * created_us 0: now. Writer thread. */
 LEAT_CHECKED bool checkpoint_publish(struct checkpoint_writer *writer, const struct checkpoint_info *info,
                                      struct diag_list *diags);
 void checkpoint_abandon(struct checkpoint_writer *writer);
@@ -343,6 +354,9 @@ struct checkpoint_pack_file {
 /* Opens the newest checkpoint whose manifests can be read. NULL with *is_none: there is none; else NULL after a diagnostic. */
 struct checkpoint_pack *checkpoint_pack_open(struct checkpoint_dir *dir, bool *is_none,
                                              struct diag_list *diags);
+/* The same of that checkpoint. NULL after a diagnostic. */
+struct checkpoint_pack *checkpoint_pack_open_one(struct checkpoint_dir *dir, struct checkpoint_id id,
+                                                 struct diag_list *diags);
 void checkpoint_pack_close(struct checkpoint_pack *pack); /* NULL is allowed */
 struct checkpoint_id checkpoint_pack_id(const struct checkpoint_pack *pack);
 struct run_id checkpoint_pack_run(const struct checkpoint_pack *pack);
@@ -358,6 +372,9 @@ int checkpoint_pack_read(const struct checkpoint_pack *pack, uint32_t file, uint
  * other checkpoints stay. */
 LEAT_CHECKED bool checkpoint_pack_adopt(const char *directory, struct checkpoint_id id, bool *is_damaged,
                                         struct diag_list *diags);
+/* Removes the tables of a mirror's directory whose names, "tables/...", are not kept. What cannot be removed stays. */
+void checkpoint_tables_sweep(const char *directory, bool (*is_kept)(const void *argument, const char *name),
+                             const void *argument);
 
 /* --- For the command line --- */
 

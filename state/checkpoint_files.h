@@ -132,6 +132,9 @@ struct checkpoint {
     bool is_part;
 };
 
+/* checkpoint_read.c. Of several parts the one that has the database, whose number becomes that within the part. */
+const struct checkpoint *checkpoint_part_of(const struct checkpoint *checkpoint, uint32_t *number);
+
 /* checkpoint_lock.c. Takes the lock; false after E0701 or E0706. */
 LEAT_CHECKED bool checkpoint_lock(struct checkpoint_dir *dir, bool take_over, struct diag_list *diags);
 /* Releases the lock, if this process still holds it, and frees dir->lock_text. */
@@ -246,6 +249,8 @@ struct open_files {
 LEAT_CHECKED bool files_open(const struct checkpoint *chain, struct open_files *files,
                              struct diag_list *diags);
 void files_close(struct open_files *files);
+/* Writes the GENERATION of the chain unless it is there, and removes all checkpoints and generations but the chain's. 0 or an errno. */
+int chain_settle(const struct checkpoint_dir *dir, const struct checkpoint *chain);
 /* E0702 with the reason. Returns false. */
 bool file_unreadable(const char *path, int error, struct diag_list *diags);
 

@@ -140,6 +140,7 @@ bool checkpoint_head_decode(struct str text, struct arena *arena, struct checkpo
 
 bool checkpoint_head_name(struct str name, struct checkpoint_id *id)
 {
+    static const char *const folders[] = {"heads/", "cluster/parts/"};
     char text[64];
     unsigned generation;
     uint64_t epoch;
@@ -147,9 +148,14 @@ bool checkpoint_head_name(struct str name, struct checkpoint_id *id)
     if (name.length >= sizeof(text))
         return false;
     snprintf(text, sizeof(text), "%.*s", STR_ARGS(name));
-    if (sscanf(text, "heads/%9u-%18" SCNu64 "-%n", &generation, &epoch, &end) != 2 || end == 0 ||
-        generation == 0)
-        return false;
-    *id = (struct checkpoint_id){generation, epoch};
-    return true;
+    for (size_t i = 0; i < ARRAY_COUNT(folders); i++) {
+        size_t length = strlen(folders[i]);
+        if (strncmp(text, folders[i], length) == 0 &&
+            sscanf(text + length, "%9u-%18" SCNu64 "-%n", &generation, &epoch, &end) == 2 && end > 0 &&
+            generation > 0) {
+            *id = (struct checkpoint_id){generation, epoch};
+            return true;
+        }
+    }
+    return false;
 }

@@ -1,6 +1,7 @@
 /* A checkpoint of several workers: parts in directories of their own, which are read as one. */
 #include "state/checkpoint_files.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 
 #include <stdlib.h>
@@ -110,4 +111,22 @@ struct checkpoint *checkpoint_join(const struct checkpoint_joint *joints, uint32
         return first;
     checkpoint_close(first);
     return NULL;
+}
+
+void checkpoint_share_databases(struct checkpoint_dir *dir, const struct checkpoint *checkpoint,
+                                uint32_t number)
+{
+    const struct checkpoint *part = checkpoint_part_of(checkpoint, &number);
+    const struct manifest *newest = &part->chain[part->count - 1];
+    leat_assert(dir->last.generation == 0 && dir->known_count == 0);
+    dir->known = mem_realloc(dir->known, MAX(newest->files_count, 1) * sizeof(*dir->known));
+    for (uint32_t i = 0; i < newest->files_count; i++) {
+        const struct manifest_file *file = &newest->files[i];
+        if (!is_database_file(file->path))
+            continue;
+        size_t bytes = digest_count(file->bytes) * DIGEST_BYTES;
+        struct known_digest *known = &dir->known[dir->known_count++];
+        *known = (struct known_digest){mem_str(file->path), file->bytes, mem_alloc(MAX(bytes, 1))};
+        memcpy(known->digests, file->digests, bytes);
+    }
 }

@@ -17,7 +17,8 @@
  *                                                    checkpoint it goes on from
  *     a rename over a file that both write           its source has the sleeper's generation in its name, and
  *                                                    the successor removes those of others before it begins
- *     a new file                                     made only where there is none (O_EXCL)
+ *     a new file                                     it gets its name by such a rename
+ *     the removal of an old file                     the sleeper looks at what it took away, and gives back what is not the old one
  *     the final name of a file                       the successor has given it that name already
  *     a transaction                                  sinks are fenced before a checkpoint is chosen */
 #include "state/checkpoint_files.h"
@@ -253,6 +254,20 @@ void checkpoint_dir_holder(const struct checkpoint_dir *dir, char holder[CHECKPO
                  (int)(length - strlen(free_text)), text + strlen(free_text));
     else
         snprintf(holder, CHECKPOINT_HOLDER_BYTES, "%.*s", (int)length, text);
+}
+
+bool checkpoint_holder(const char *directory, char holder[CHECKPOINT_HOLDER_BYTES])
+{
+    char text[LOCK_TEXT_BYTES] = "", *path = mem_printf("%s/LOCK", directory);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool is_held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0;
+    if (fd >= 0) {
+        read_text(fd, text);
+        close(fd);
+    }
+    free(path);
+    snprintf(holder, CHECKPOINT_HOLDER_BYTES, "%.*s", (int)strcspn(text, "\n"), text);
+    return !is_free_text(text) && (is_held || is_elsewhere(text));
 }
 
 const char *checkpoint_dir_taken_from(const struct checkpoint_dir *dir)

@@ -169,8 +169,8 @@ static void add_folder(struct checkpoint_pack *pack, const struct checkpoint_dir
     closedir(stream);
 }
 
-static struct checkpoint_pack *open_one(struct checkpoint_dir *dir, struct checkpoint_id id,
-                                        struct diag_list *diags)
+struct checkpoint_pack *checkpoint_pack_open_one(struct checkpoint_dir *dir, struct checkpoint_id id,
+                                                 struct diag_list *diags)
 {
     char path[PATH_BYTES];
     enum decode_result result;
@@ -210,7 +210,7 @@ struct checkpoint_pack *checkpoint_pack_open(struct checkpoint_dir *dir, bool *i
         bool is_last = tries + 1 == TRIES;
         diag_list_init(&said, is_last ? diags->arena : &arena);
         for (uint32_t i = 0; i < count && pack == NULL; i++)
-            pack = open_one(dir, ids[i], is_last ? diags : &said);
+            pack = checkpoint_pack_open_one(dir, ids[i], is_last ? diags : &said);
         free(ids);
         arena_free(&arena);
     }
@@ -305,6 +305,12 @@ static int write_generation(const struct checkpoint_dir *dir, const struct check
     return access(path, F_OK) == 0 ? 0 : generation_write(directory, &own);
 }
 
+int chain_settle(const struct checkpoint_dir *dir, const struct checkpoint *chain)
+{
+    int error = write_generation(dir, chain);
+    return error == 0 ? remove_others(dir, chain) : error;
+}
+
 /* Reads every byte of the chain, and removes the checkpoints of it that are damaged. False after E0702. */
 static bool verify_chain(const struct checkpoint_dir *dir, const struct checkpoint *chain,
                          struct diag_list *diags)
@@ -321,6 +327,34 @@ static bool verify_chain(const struct checkpoint_dir *dir, const struct checkpoi
     return is_whole;
 }
 
+/* Of a folder below the directory. */
+static void sweep_folder(const char *directory, const char *folder, int depth,
+                         bool (*is_kept)(const void *argument, const char *name), const void *argument)
+{
+    char *path = mem_printf("%s/%s", directory, folder);
+    DIR *stream = opendir(path);
+    free(path);
+    if (stream == NULL)
+        return;
+    for (const struct dirent *one; (one = readdir(stream)) != NULL;) {
+        if (one->d_name[0] == '.')
+            continue;
+        char *name = mem_printf("%s/%s", folder, one->d_name);
+        if (!is_kept(argument, name) && unlinkat(dirfd(stream), one->d_name, 0) != 0 && depth > 1) {
+            sweep_folder(directory, name, depth - 1, is_kept, argument);
+            (void)unlinkat(dirfd(stream), one->d_name, AT_REMOVEDIR); /* unless files are in it */
+        }
+        free(name);
+    }
+    closedir(stream);
+}
+
+void checkpoint_tables_sweep(const char *directory, bool (*is_kept)(const void *argument, const char *name),
+                             const void *argument)
+{
+    sweep_folder(directory, "tables", TABLES_DEPTH, is_kept, argument);
+}
+
 bool checkpoint_pack_adopt(const char *directory, struct checkpoint_id id, bool *is_damaged,
                            struct diag_list *diags)
 {
@@ -331,11 +365,8 @@ bool checkpoint_pack_adopt(const char *directory, struct checkpoint_id id, bool 
     int error = 0;
     *is_damaged = dir != NULL && (chain == NULL || !verify_chain(dir, chain, diags));
     bool is_good = chain != NULL && !*is_damaged;
-    if (is_good) {
-        error = write_generation(dir, chain);
-        if (error == 0)
-            error = remove_others(dir, chain);
-    }
+    if (is_good)
+        error = chain_settle(dir, chain);
     if (error != 0) {
         struct diag *diag = diag_error(diags, DIAG_CHECKPOINT_FAILED, (struct span){0, 0},
                                        "the mirror's checkpoint in %s cannot be put in place", directory);

@@ -11,7 +11,8 @@
 /* --- Records --- */
 
 struct snapshot_reader {
-    struct checkpoint *checkpoint; /* NULL: `data` has all there is */
+    struct checkpoint *first;      /* of the parts */
+    struct checkpoint *checkpoint; /* the part of the link; NULL: `data` has all there is */
     struct diag_list *diags;
     char *prefix;
     const struct group_set *groups; /* NULL: all */
@@ -48,12 +49,41 @@ void snapshot_corrupt(struct snapshot_reader *reader, struct diag_list *diags, c
     reader->is_failed = true;
 }
 
+/* Goes on with the next link, in the order of epochs over the chains of all parts: of a key group that has moved, its giver's last link
+ * has an earlier epoch than the first one of the worker that took it, which has all of it. */
+static void next_link(struct snapshot_reader *reader)
+{
+    const struct checkpoint *now = reader->checkpoint;
+    uint64_t epoch = now == NULL ? 0 : now->chain[reader->link].info.id.epoch;
+    struct checkpoint *next = NULL;
+    uint32_t next_link = 0;
+    bool is_behind = now == NULL; /* the part comes after the link's own, at the same epoch */
+    for (struct checkpoint *part = reader->first; part != NULL; part = part->next) {
+        uint32_t link = 0;
+        while (link < part->count && part->chain[link].info.id.epoch < epoch + !is_behind)
+            link++;
+        is_behind |= part == now;
+        if (link == part->count ||
+            (next != NULL && next->chain[next_link].info.id.epoch <= part->chain[link].info.id.epoch))
+            continue;
+        next = part;
+        next_link = link;
+    }
+    if (reader->fd >= 0)
+        close(reader->fd);
+    reader->fd = -1;
+    reader->next_piece = 0;
+    reader->link = next != NULL ? next_link : now->count;
+    reader->checkpoint = next != NULL ? next : reader->checkpoint;
+}
+
 struct snapshot_reader *checkpoint_reader(struct checkpoint *checkpoint, const char *prefix,
                                           const struct group_set *groups, struct diag_list *diags)
 {
     struct snapshot_reader *reader = mem_calloc(1, sizeof(*reader));
     *reader = (struct snapshot_reader){
-        .checkpoint = checkpoint, .diags = diags, .prefix = mem_strdup(prefix), .groups = groups, .fd = -1};
+        .first = checkpoint, .diags = diags, .prefix = mem_strdup(prefix), .groups = groups, .fd = -1};
+    next_link(reader);
     return reader;
 }
 
@@ -144,20 +174,6 @@ static bool verify_run(struct snapshot_reader *reader, const struct manifest *ma
         at += manifest_piece(manifest, i).bytes;
     }
     return !reader->is_failed;
-}
-
-/* Goes on with the next link of the chain, or the first one of the next part. */
-static void next_link(struct snapshot_reader *reader)
-{
-    if (reader->fd >= 0)
-        close(reader->fd);
-    reader->fd = -1;
-    reader->next_piece = 0;
-    reader->link++;
-    if (reader->link < reader->checkpoint->count || reader->checkpoint->next == NULL)
-        return;
-    reader->checkpoint = reader->checkpoint->next;
-    reader->link = 0;
 }
 
 /* Loads the next run of pieces that may have records for this reader and lie one behind another, over the whole chain: a MiB, or

@@ -443,15 +443,21 @@ uint32_t checkpoint_databases(const struct checkpoint *checkpoint, uint32_t part
     return before;
 }
 
-bool checkpoint_restore_database(struct checkpoint *checkpoint, uint32_t number, const char *path,
+const struct checkpoint *checkpoint_part_of(const struct checkpoint *checkpoint, uint32_t *number)
+{
+    for (; *number >= checkpoint_info(checkpoint)->databases && checkpoint->next != NULL;
+         checkpoint = checkpoint->next)
+        *number -= checkpoint_info(checkpoint)->databases;
+    return checkpoint;
+}
+
+bool checkpoint_restore_database(struct checkpoint *from, uint32_t number, const char *path,
                                  bool *has_database, struct diag_list *diags)
 {
-    for (; number >= checkpoint_info(checkpoint)->databases && checkpoint->next != NULL;
-         checkpoint = checkpoint->next)
-        number -= checkpoint_info(checkpoint)->databases;
+    const struct checkpoint *checkpoint = checkpoint_part_of(from, &number);
     char database[DATABASE_NAME_BYTES + 1];
     const struct manifest *manifest = &checkpoint->chain[checkpoint->count - 1];
-    char directory[PATH_BYTES], from[PATH_BYTES + 1024], to[PATH_BYTES + 1024];
+    char directory[PATH_BYTES], file[PATH_BYTES + 1024], to[PATH_BYTES + 1024];
     path_checkpoint(checkpoint->dir, manifest->info.id, directory);
     database_name(number, database);
     strcat(database, "/");
@@ -466,14 +472,14 @@ bool checkpoint_restore_database(struct checkpoint *checkpoint, uint32_t number,
         *has_database = true;
         if (error != 0)
             break;
-        snprintf(from, sizeof(from), "%s/%.*s", directory, STR_ARGS(name));
-        if (checkpoint->is_part && !manifest_file_verify(from, &manifest->files[i], false, diags))
+        snprintf(file, sizeof(file), "%s/%.*s", directory, STR_ARGS(name));
+        if (checkpoint->is_part && !manifest_file_verify(file, &manifest->files[i], false, diags))
             return false;
         snprintf(to, sizeof(to), "%s/%.*s", path, (int)(name.length - length), name.data + length);
         bool is_table = name.length > 4 && memcmp(name.data + name.length - 4, ".sst", 4) == 0;
         /* Table files never change and can be linked; the others change, and the checkpoint's must not. */
-        if (!is_table || link(from, to) != 0)
-            error = copy_file(from, to);
+        if (!is_table || link(file, to) != 0)
+            error = copy_file(file, to);
     }
     if (error == 0)
         return true;

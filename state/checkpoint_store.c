@@ -1,5 +1,6 @@
 /* Copies published checkpoints to an object store, and prunes them there; checkpoint_store.h says what lies where. */
 #include "state/checkpoint_store_files.h"
+#include "state/checkpoint_store_parts.h"
 
 #include "core/hex.h"
 #include "core/mem.h"
@@ -124,6 +125,7 @@ void checkpoint_store_close(struct checkpoint_store *store)
     name_set_free(&store->present);
     name_set_free(&store->unnamed);
     name_set_free(&store->known_folders);
+    name_set_free(&store->last);
     buffer_free(&store->known_text);
     arena_free(&store->arena);
     free(store);
@@ -141,10 +143,10 @@ void checkpoint_store_stats(const struct checkpoint_store *store, struct objects
 
 /* --- Putting --- */
 
-static bool begins_with(struct str text, const char *prefix)
+bool store_name_begins(struct str name, const char *prefix)
 {
     size_t length = strlen(prefix);
-    return text.length >= length && memcmp(text.data, prefix, length) == 0;
+    return name.length >= length && memcmp(name.data, prefix, length) == 0;
 }
 
 /* Contents that earlier processes have put need not go up again. */
@@ -165,6 +167,16 @@ static bool list_contents(struct checkpoint_store *store, struct diag_list *diag
     return ok;
 }
 
+/* The object's name for some content, in the arena. */
+static const char *name_content(struct checkpoint_store *store, const char *folder,
+                                const uint8_t digest[DIGEST_BYTES], uint64_t bytes, struct arena *arena)
+{
+    char content[STORE_CONTENT_TEXT];
+    store_content_name(folder, digest, bytes, content);
+    const char *known = store_known_content(store, content);
+    return known != NULL ? known : arena_printf(arena, "%s%s", store->folder, content);
+}
+
 /* The object's name for a file of the pack, in the arena; NULL after E0702. */
 static const char *name_object(struct checkpoint_store *store, const struct checkpoint_pack *pack,
                                uint32_t index, struct arena *arena, struct diag_list *diags)
@@ -172,29 +184,26 @@ static const char *name_object(struct checkpoint_store *store, const struct chec
     uint32_t count;
     const struct checkpoint_pack_file *file = &checkpoint_pack_files(pack, &count)[index];
     uint8_t digest[DIGEST_BYTES];
-    char name[STORE_CONTENT_TEXT];
-    if (file->has_content && (strstr(file->name, "/db/") != NULL || strstr(file->name, "/db-") != NULL)) {
-        store_content_name("db", file->content, file->bytes, name);
-        return arena_strdup(arena, name);
-    }
-    if (!begins_with(str_from(file->name), "tables/")) {
+    if (file->has_content && (strstr(file->name, "/db/") != NULL || strstr(file->name, "/db-") != NULL))
+        return name_content(store, "db", file->content, file->bytes, arena);
+    if (!store_name_begins(str_from(file->name), "tables/")) {
         const char *slash = strchr(file->name, '/'), *known = store_known_object(store, file->name, arena);
         if (known != NULL)
             return known;
-        return arena_printf(arena, "%.*s-%s%s", (int)(slash - file->name), file->name, store->token, slash);
+        return store->folder[0] != '\0' ? arena_printf(arena, "%s%s", store->folder, slash + 1)
+                                        : arena_printf(arena, "%.*s-%s%s", (int)(slash - file->name),
+                                                       file->name, store->token, slash);
     }
     int error = store_digest_fd(checkpoint_pack_fd(pack, index), file->bytes, digest);
     if (error != 0) {
         file_unreadable(file->name, error, diags);
         return NULL;
     }
-    store_content_name("tables", digest, file->bytes, name);
-    return arena_strdup(arena, name);
+    return name_content(store, "tables", digest, file->bytes, arena);
 }
 
-/* Puts the files that are not there yet, and fills the head. */
-static bool put_files(struct checkpoint_store *store, const struct checkpoint_pack *pack, struct arena *arena,
-                      struct checkpoint_head *head, struct diag_list *diags)
+bool store_put_files(struct checkpoint_store *store, const struct checkpoint_pack *pack, struct arena *arena,
+                     struct checkpoint_head *head, struct diag_list *diags)
 {
     const struct checkpoint_pack_file *files = checkpoint_pack_files(pack, &head->count);
     head->files = arena_array(arena, struct checkpoint_head_file, MAX(head->count, 1U));
@@ -281,7 +290,7 @@ bool checkpoint_store_put(struct checkpoint_store *store, struct checkpoint_dir 
     bool ok = !is_new || (check_generation(store, own, diags) && list_contents(store, diags));
     if (ok && is_new) {
         store_know(store, pack);
-        ok = put_files(store, pack, &arena, &head, diags) &&
+        ok = store_put_files(store, pack, &arena, &head, diags) &&
              (store_knows(store, &head) || put_head(store, &head, holder, diags));
     }
     if (ok)
@@ -334,9 +343,13 @@ bool checkpoint_store_newest(struct checkpoint_store *store, struct checkpoint_i
 {
     struct arena arena = {0};
     struct store_head *heads;
-    uint32_t count;
-    bool ok = store_heads(store, &arena, &heads, &count, diags);
+    struct checkpoint_id *manifests;
+    uint32_t count, manifests_count = 0;
+    bool ok = store_heads(store, &arena, &heads, &count, diags) &&
+              checkpoint_store_manifests(store, &arena, &manifests, &manifests_count, diags);
     *id = ok && count > 0 ? heads[0].id : (struct checkpoint_id){0};
+    if (ok && manifests_count > 0 && checkpoint_id_is_newer(manifests[0], *id))
+        *id = manifests[0];
     arena_free(&arena);
     return ok;
 }

@@ -78,7 +78,8 @@ LEAT_CHECKED bool checkpoint_store_restore_groups(struct checkpoint_store *store
                                                   struct checkpoint_store_read *read,
                                                   struct diag_list *diags);
 
-/* *id: the newest checkpoint that has a head, whole or not; generation 0: there is none. False after E0710 or E0711. */
+/* *id: the newest checkpoint that has a head, whole or not, or of several workers (checkpoint_store_parts.h); generation 0: there is
+ * none. False after E0710 or E0711. */
 LEAT_CHECKED bool checkpoint_store_newest(struct checkpoint_store *store, struct checkpoint_id *id,
                                           struct diag_list *diags);
 /* Lists the checkpoints in the store, newest first, without their files. *found lies in the arena. False after E0710 or E0711. */
@@ -93,7 +94,7 @@ void checkpoint_head_encode(const struct checkpoint_head *head, struct byte_buff
 /* The head's texts point into `text`, its files lie in the arena. False: *why says what is wrong (static). */
 LEAT_CHECKED bool checkpoint_head_decode(struct str text, struct arena *arena, struct checkpoint_head *head,
                                          const char **why);
-/* Parses the object's name of a head. */
+/* Parses the object's name of a head, or of a part (checkpoint_store_parts.h). */
 LEAT_CHECKED bool checkpoint_head_name(struct str name, struct checkpoint_id *id);
 
 #endif

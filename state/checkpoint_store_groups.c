@@ -25,6 +25,8 @@ enum {
 
 struct gathering {
     struct restoring *r;
+    const struct group_set *groups; /* to gather */
+    struct group_set some;          /* of a part: those of r->groups that it has */
     const struct checkpoint_head *head;
     struct arena arena;
     struct manifest links[CHECKPOINT_CHAIN_MAX]; /* newest first */
@@ -106,9 +108,25 @@ static bool get_manifest(struct gathering *g, struct checkpoint_id id, struct ma
     if (manifest->info.format != CHECKPOINT_FORMAT ||
         (manifest->pieces_count > 0 && manifest->piece_digests == NULL))
         return refuse(g, "it was written before checkpoints had pieces by key group");
-    if (manifest->groups != NULL && !group_set_includes(manifest->groups, g->r->groups))
+    if (g->r->part_digest == NULL && manifest->groups != NULL &&
+        !group_set_includes(manifest->groups, g->r->groups))
         return refuse(g, "it has other key groups alone");
-    return true;
+    uint8_t digest[DIGEST_BYTES];
+    digest_of(copy.data, copy.length, digest);
+    return g->r->part_digest == NULL || g->count > 0 ||
+           memcmp(digest, g->r->part_digest, sizeof(digest)) == 0 || restore_other_part(g->r, file->object);
+}
+
+/* Of a worker's part only the groups that it has are gathered; from one that has none of them, no database is. */
+static void choose_groups(struct gathering *g)
+{
+    const struct group_set *has = g->links[0].groups;
+    if (g->r->part_digest == NULL || has == NULL)
+        return;
+    for (uint32_t group = group_set_next(has, 0); group < KEY_GROUPS; group = group_set_next(has, group + 1))
+        if (group_set_has(g->r->groups, group))
+            bit_set(g->some.words, group);
+    g->groups = &g->some;
 }
 
 static bool get_chain(struct gathering *g)
@@ -148,7 +166,7 @@ struct piece_range {
 
 static bool is_wanted(const struct gathering *g, const struct manifest_piece *piece)
 {
-    return piece_has(piece, g->r->groups);
+    return piece_has(piece, g->groups);
 }
 
 /* Whether the next wanted piece, number `index`, may come with the range; then it does. */
@@ -336,7 +354,7 @@ static bool cut_database(struct gathering *g, const char *path, struct name_set 
 {
     const char **names;
     uint32_t count;
-    char *text = store_forget_groups(path, g->r->groups, &g->arena, &names, &count);
+    char *text = store_forget_groups(path, g->groups, &g->arena, &names, &count);
     for (uint32_t i = 0; text == NULL && i < count; i++)
         name_set_add(kept, str_from(names[i]));
     if (text == NULL)
@@ -372,7 +390,7 @@ static bool get_database(struct gathering *g, uint32_t number, const char *direc
 
 static bool get_databases(struct gathering *g, const char *directory)
 {
-    for (uint32_t i = 0; i < g->links[0].info.databases; i++)
+    for (uint32_t i = 0; i < g->merged.info.databases; i++)
         if (!get_database(g, i, directory))
             return false;
     return true;
@@ -403,14 +421,17 @@ bool restore_groups(struct restoring *r, const struct checkpoint_head *head)
 {
     struct gathering *g = mem_calloc(1, sizeof(*g));
     char directory[PATH_BYTES + 64];
-    *g = (struct gathering){.r = r, .head = head, .gap_bytes = GAP_BYTES};
+    *g = (struct gathering){.r = r, .groups = r->groups, .head = head, .gap_bytes = GAP_BYTES};
     snprintf(directory, sizeof(directory), "%s/gen-%06u/ckpt-%012llu", r->temporary, head->id.generation,
              (unsigned long long)head->id.epoch);
     bool ok = get_chain(g);
     if (ok) {
+        choose_groups(g);
         g->merged.info = g->links[0].info;
         g->merged.info.previous = (struct checkpoint_id){0};
-        g->merged.groups = r->groups;
+        g->merged.groups = g->groups;
+        if (group_set_count(g->groups) == 0)
+            g->merged.info.databases = 0;
         ok = get_state(g, directory);
     }
     uint8_t *digests = ok ? block_file_take_digests(&g->state) : NULL;

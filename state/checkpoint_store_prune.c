@@ -3,6 +3,7 @@
 #include "state/checkpoint_store_files.h"
 
 #include "core/mem.h"
+#include "core/os.h"
 
 #include <stdlib.h>
 
@@ -57,40 +58,55 @@ static bool delete_heads(struct checkpoint_store *store, const struct store_head
     return true;
 }
 
-static bool is_ours(struct str name)
+static bool is_of(const struct store_sweep *sweep, struct str name)
 {
-    static const char *const folders[] = {"gen-", "db/", "tables/"};
-    for (size_t i = 0; i < ARRAY_COUNT(folders); i++)
-        if (name.length > strlen(folders[i]) && memcmp(name.data, folders[i], strlen(folders[i])) == 0)
+    for (uint32_t i = 0; i < sweep->prefixes_count; i++) {
+        size_t length = strlen(sweep->prefixes[i]);
+        if (name.length > length && memcmp(name.data, sweep->prefixes[i], length) == 0)
             return true;
+    }
     return false;
 }
 
-/* Deletes what was unnamed before and is still, and notes what is unnamed now. */
-static bool delete_unnamed(struct checkpoint_store *store, const struct name_set *named, uint32_t *removed,
-                           struct diag_list *diags)
+bool store_delete_unnamed(struct checkpoint_store *store, struct store_sweep *sweep, uint32_t *removed,
+                          struct diag_list *diags)
 {
     struct arena arena = {0};
     struct objects_entry *entries;
-    uint32_t count;
-    struct name_set unnamed = {0};
+    uint32_t count, deleted = 0;
+    struct name_set unnamed = {0}; /* now, and not before */
     bool ok = objects_list(store->objects, (struct str){"", 0}, &arena, &entries, &count, diags);
+    sweep->is_done = true;
     for (uint32_t i = 0; ok && i < count; i++) {
         struct str name = entries[i].name;
-        if (!is_ours(name) || name_set_has(named, name))
+        if (!is_of(sweep, name) || name_set_has(sweep->named, name))
             continue;
         name_set_remove(&store->present, name); /* who needs it from now on puts it again */
         if (!name_set_has(&store->unnamed, name)) {
             name_set_add(&unnamed, name);
             continue;
         }
+        sweep->is_done = deleted < sweep->most;
+        if (!sweep->is_done)
+            break;
         ok = objects_delete(store->objects, name, diags);
-        *removed += ok;
+        deleted += ok;
     }
-    name_set_free(&store->unnamed);
-    store->unnamed = unnamed;
+    *removed += deleted;
+    if (sweep->is_done) {
+        name_set_free(&store->unnamed);
+        store->unnamed = unnamed;
+    } else {
+        name_set_free(&unnamed);
+    }
     arena_free(&arena);
     return ok;
+}
+
+bool store_prune_is_due(const struct checkpoint_store *store, int64_t now_us)
+{
+    return store->pruned_us == INT64_MIN ||
+           now_us - store->pruned_us >= test_store_delay(CHECKPOINT_STORE_DELAY_US);
 }
 
 bool checkpoint_store_prune(struct checkpoint_store *store, const struct checkpoint_dir *holder,
@@ -102,8 +118,10 @@ bool checkpoint_store_prune(struct checkpoint_store *store, const struct checkpo
     struct name_set named = {0};
     uint32_t count, abandoned;
     *removed = 0;
-    if (store->pruned_us != INT64_MIN && now_us - store->pruned_us < CHECKPOINT_STORE_DELAY_US)
+    if (!store_prune_is_due(store, now_us))
         return true;
+    static const char *const prefixes[] = {"gen-", "db/", "tables/"};
+    struct store_sweep sweep = {prefixes, ARRAY_COUNT(prefixes), UINT32_MAX, &named, false};
     bool ok = store_heads(store, &arena, &heads, &count, diags);
     int64_t *created_us = arena_array(&arena, int64_t, ok ? MAX(count, 1U) : 1);
     bool *kept = arena_array(&arena, bool, ok ? MAX(count, 1U) : 1);
@@ -112,8 +130,8 @@ bool checkpoint_store_prune(struct checkpoint_store *store, const struct checkpo
         keep_mark(created_us, count, keep, kept);
     ok = ok && add_named(store, heads, kept, count, &named, diags) && store_check_holder(holder, diags) &&
          delete_heads(store, heads, kept, count, removed, diags) &&
-         delete_unnamed(store, &named, removed, diags) &&
-         objects_abandon(store->objects, CHECKPOINT_STORE_DELAY_US, &abandoned, diags);
+         store_delete_unnamed(store, &sweep, removed, diags) &&
+         objects_abandon(store->objects, test_store_delay(CHECKPOINT_STORE_DELAY_US), &abandoned, diags);
     if (ok)
         store->pruned_us = now_us;
     name_set_free(&named);

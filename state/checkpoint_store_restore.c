@@ -1,6 +1,7 @@
 /* Makes a checkpoint directory of a checkpoint in an object store: gets its files into TO.tmp, verifies every byte, and renames it
  * to TO when all of it is on the disk. */
 #include "state/checkpoint_store_files.h"
+#include "state/checkpoint_store_parts.h"
 
 #include "core/mem.h"
 #include "core/os.h"
@@ -38,8 +39,7 @@ static bool is_table(const struct checkpoint_head_file *file)
     return file->name.length > 7 && memcmp(file->name.data, "tables/", 7) == 0;
 }
 
-/* A table's bytes must be those of its object's name; those of checkpoints have digests in their MANIFESTs. */
-static bool check_table(struct restoring *r, const struct checkpoint_head_file *file, const char *path)
+bool restore_check_table(struct restoring *r, const struct checkpoint_head_file *file, const char *path)
 {
     uint8_t digest[DIGEST_BYTES];
     char name[STORE_CONTENT_TEXT] = "";
@@ -50,7 +50,9 @@ static bool check_table(struct restoring *r, const struct checkpoint_head_file *
     if (error != 0)
         return file_unreadable(path, error, r->diags);
     store_content_name("tables", digest, file->bytes, name);
-    if (str_is(file->object, name))
+    size_t length = strlen(name); /* a part's object has a folder before it */
+    if (file->object.length >= length &&
+        memcmp(file->object.data + file->object.length - length, name, length) == 0)
         return true;
     struct diag *d = diag_error(r->diags, DIAG_STORE_DAMAGED, (struct span){0},
                                 "`%s`: the bytes of `%.*s` are not those of its name",
@@ -65,6 +67,15 @@ bool restore_missing(struct restoring *r, struct str object)
                                 "`%s`: there is no `%.*s`, which a head names",
                                 objects_url(r->store->objects), STR_ARGS(object));
     diag_hint(r->diags, d, "name a newer checkpoint, if this one was pruned meanwhile; else an older one");
+    return false;
+}
+
+bool restore_other_part(struct restoring *r, struct str object)
+{
+    struct diag *d = diag_error(r->diags, DIAG_STORE_DAMAGED, (struct span){0},
+                                "`%s`: the part `%.*s` is not the one that the head names",
+                                objects_url(r->store->objects), STR_ARGS(object));
+    diag_hint(r->diags, d, "begin with an earlier head");
     return false;
 }
 
@@ -89,7 +100,7 @@ bool restore_file(struct restoring *r, const struct checkpoint_head_file *file, 
     if (result != OBJECTS_DONE)
         return false;
     *bytes += file->bytes;
-    if (is_table(file) && !check_table(r, file, path))
+    if (is_table(file) && !restore_check_table(r, file, path))
         return false;
     int error = os_fsync_parent(path, "ckpt.fsync_directory");
     return error == 0 || restore_cannot_write(r->diags, path, error);
@@ -207,6 +218,21 @@ static int mark(const struct restoring *r)
     return os_write_file(path, url, strlen(url), "objects.restore", "ckpt.fsync");
 }
 
+/* Gives the temporary directory, which is whole where `ok`, its name; else removes it. */
+static bool finish(struct restoring *r, const char *to, bool ok, struct diag_list *diags)
+{
+    int error = ok ? os_fsync_directory(r->temporary, "ckpt.fsync_directory") : 0;
+    if (ok && error == 0)
+        error = os_rename(r->temporary, to, "ckpt.rename");
+    if (ok && error == 0)
+        error = os_fsync_parent(to, "ckpt.fsync_parent");
+    if (error != 0)
+        ok = restore_cannot_write(diags, to, error);
+    if (!ok)
+        (void)os_remove_tree(r->temporary);
+    return ok;
+}
+
 static bool restore(struct restoring *r, struct checkpoint_id *id, const char *to, struct diag_list *diags)
 {
     struct arena arena = {0};
@@ -217,18 +243,37 @@ static bool restore(struct restoring *r, struct checkpoint_id *id, const char *t
     snprintf(r->temporary, sizeof(r->temporary), "%s.tmp", to);
     bool ok = store_heads(r->store, &arena, &heads, &count, diags) && get_newest(r, heads, count, id, diags);
     int error = ok ? mark(r) : 0;
-    if (ok && error == 0)
-        error = os_fsync_directory(r->temporary, "ckpt.fsync_directory");
-    if (ok && error == 0)
-        error = os_rename(r->temporary, to, "ckpt.rename");
-    if (ok && error == 0)
-        error = os_fsync_parent(to, "ckpt.fsync_parent");
     if (error != 0)
         ok = restore_cannot_write(diags, to, error);
-    if (!ok)
-        (void)os_remove_tree(r->temporary);
+    ok = finish(r, to, ok, diags);
     arena_free(&arena);
     return ok;
+}
+
+/* Whether the MANIFEST that was got is the one that it must be. */
+static bool is_part(struct restoring *r, const struct store_head *part)
+{
+    uint8_t digest[DIGEST_BYTES];
+    uint64_t bytes;
+    const struct checkpoint_dir_options options = {.path = r->temporary, .read_only = true};
+    struct checkpoint_dir *dir = checkpoint_dir_open(&options, r->diags);
+    bool ok = dir != NULL && checkpoint_digest(dir, part->id, digest, &bytes, r->diags);
+    checkpoint_dir_close(dir);
+    return ok && (memcmp(digest, r->part_digest, sizeof(digest)) == 0 || restore_other_part(r, part->name));
+}
+
+bool checkpoint_store_get_part(struct checkpoint_store *store, const struct checkpoint_store_part *part,
+                               const struct group_set *groups, const char *to, uint64_t *bytes,
+                               struct diag_list *diags)
+{
+    struct restoring r = {.store = store, .groups = groups, .part_digest = part->digest, .diags = diags};
+    const struct store_head chosen = {part->id, part->name};
+    if (!check_target(to, diags))
+        return false;
+    snprintf(r.temporary, sizeof(r.temporary), "%s.tmp", to);
+    bool ok = get_checkpoint(&r, &chosen) && (groups != NULL || is_part(&r, &chosen));
+    *bytes = r.read.manifests + r.read.pieces + r.read.database + r.read.tables;
+    return finish(&r, to, ok, diags);
 }
 
 bool checkpoint_store_restore(struct checkpoint_store *store, struct checkpoint_id *id, const char *to,

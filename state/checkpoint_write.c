@@ -369,9 +369,10 @@ static void add_database_file(struct checkpoint_writer *checkpoint, const char *
     snprintf(relative, sizeof(relative), "%s/%s", database, name);
     snprintf(path, sizeof(path), "%.*s/%s", PATH_BYTES - (int)sizeof(relative) - 1, checkpoint->temporary,
              relative);
-    bool is_base = checkpoint->info.previous.generation == 0;
-    const struct known_digest *known =
-        is_base ? NULL : known_digest(checkpoint->dir, relative, os_file_bytes(path));
+    const struct checkpoint_dir *dir = checkpoint->dir;
+    bool is_shared = dir->last.generation == 0 && dir->known_count > 0;
+    bool is_copied = checkpoint->info.previous.generation == 0 && !is_shared;
+    const struct known_digest *known = is_copied ? NULL : known_digest(dir, relative, os_file_bytes(path));
     uint64_t bytes = 0;
     uint8_t *digests = NULL;
     if (known != NULL) {
@@ -381,7 +382,7 @@ static void add_database_file(struct checkpoint_writer *checkpoint, const char *
         add_file(checkpoint, relative, known->bytes, digests);
         return;
     }
-    if (is_base)
+    if (is_copied)
         fail(checkpoint, separate(path, &bytes, &digests), "copying a file of the database");
     else
         fail(checkpoint, digest_file(path, &bytes, &digests), "reading a file of the database");
@@ -537,8 +538,9 @@ static void remember(struct checkpoint_writer *checkpoint)
 {
     struct checkpoint_dir *dir = checkpoint->dir;
     bool is_base = checkpoint->info.previous.generation == 0;
+    bool is_shared = dir->last.generation == 0 && dir->known_count > 0;
     dir->last = checkpoint->info.id;
-    dir->chain = is_base ? 1 : dir->chain + 1;
+    dir->chain = is_shared ? CHECKPOINT_CHAIN_MAX / 2 : is_base ? 1 : dir->chain + 1;
     if (is_base) {
         dir->base_bytes = checkpoint->state.bytes;
         dir->delta_bytes = 0;
@@ -572,7 +574,7 @@ bool checkpoint_publish(struct checkpoint_writer *checkpoint, const struct check
     checkpoint->info.run = dir->generation.run;
     checkpoint->info.sources = info->sources;
     checkpoint->info.notes = info->notes;
-    checkpoint->info.created_us = os_wall_us();
+    checkpoint->info.created_us = info->created_us != 0 ? info->created_us : os_wall_us();
     make_durable(checkpoint);
     bool is_published = report(checkpoint, diags);
     if (!is_published) {

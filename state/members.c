@@ -67,9 +67,19 @@ static bool table_import(void *table, struct state_store *from)
     return keyed_table_import(table, from);
 }
 
+static bool table_forget_groups(void *table, const struct group_set *groups)
+{
+    return keyed_table_forget_groups(table, groups);
+}
+
 static void table_set_watermark(void *table, int64_t watermark)
 {
     keyed_set_watermark(table, watermark);
+}
+
+static void table_weigh(void *table, struct state_weight *weight)
+{
+    keyed_table_weigh(table, weight->groups);
 }
 
 static void table_report(const struct state_member *row, void *table, struct report *report)
@@ -107,7 +117,9 @@ const struct state_kind state_table = {.is_pointer = true,
                                        .regroup = table_regroup,
                                        .take = table_take,
                                        .import = table_import,
+                                       .forget_groups = table_forget_groups,
                                        .set_watermark = table_set_watermark,
+                                       .weigh = table_weigh,
                                        .report = table_report,
                                        .close = table_close};
 
@@ -188,6 +200,16 @@ static bool queue_import(void *queue, struct state_store *from)
     return time_queue_import(queue, from);
 }
 
+static void queue_weigh(void *queue, struct state_weight *weight)
+{
+    weight->queued += time_queue_weight(queue);
+}
+
+static bool queue_forget_groups(void *queue, const struct group_set *groups)
+{
+    return time_queue_forget_groups(queue, groups);
+}
+
 static void queue_report(const struct state_member *row, void *queue, struct report *report)
 {
     report_add(report, row->figure, (double)time_queue_bytes(queue), false);
@@ -209,5 +231,7 @@ const struct state_kind state_queue = {.is_pointer = true,
                                        .regroup = queue_regroup,
                                        .take = queue_take,
                                        .import = queue_import,
+                                       .weigh = queue_weigh,
+                                       .forget_groups = queue_forget_groups,
                                        .report = queue_report,
                                        .close = queue_close};

@@ -37,7 +37,7 @@ struct state_store;
  * already in it are removed); NULL: everything stays in memory, and budgets cannot be kept. is_restored: the
  * directory holds the database of a checkpoint (checkpoint_restore_database), which is opened now.
  * memory_bytes: for the database alone (block cache and write buffers); an eighth to a quarter of the job's
- * memory serves well. Returns NULL after E0801. Control thread. */
+ * memory serves well; 0, of a restored one: it is only read, and merges none of its files. Returns NULL after E0801. Control thread. */
 struct state_store *state_store_open(const char *directory, size_t memory_bytes, bool is_restored,
                                      struct diag_list *diags);
 /* Says that no checkpoint will be taken of the store: expired values are then dropped as the watermark
@@ -173,7 +173,8 @@ bool keyed_table_restore(struct keyed_table *table, struct snapshot_reader *read
  * keyed_table_take: after that, for each record of keyed_table_give; both tables have the same watermark. False: the bytes are no
  * such record.
  * keyed_table_import: copies what a store of an earlier life has of this table's groups into the table's store; right after
- * keyed_table_new. False: a store failed. */
+ * keyed_table_new. keyed_table_forget_groups: deletes what the table's own store, taken over from an earlier life, has of groups that are at
+ * other workers now; right after keyed_table_new. False: a store failed. */
 LEAT_CHECKED bool keyed_table_give(struct keyed_table *table, const struct group_set *leaving,
                                    struct byte_buffer *out);
 LEAT_CHECKED bool keyed_table_give_base(struct keyed_table *table, uint32_t group, struct byte_buffer *out);
@@ -182,6 +183,9 @@ LEAT_CHECKED bool keyed_table_take_base(struct keyed_table *table, const struct 
 void keyed_table_regroup(struct keyed_table *table);
 LEAT_CHECKED bool keyed_table_take(struct keyed_table *table, struct str record);
 LEAT_CHECKED bool keyed_table_import(struct keyed_table *table, struct state_store *from);
+/* Adds about how many bytes the table has of each of its key groups, in memory and in the database. Not in a bracket. */
+void keyed_table_weigh(struct keyed_table *table, uint64_t bytes[KEY_GROUPS]);
+LEAT_CHECKED bool keyed_table_forget_groups(struct keyed_table *table, const struct group_set *groups);
 
 /* --- Time queues --- */
 
@@ -223,6 +227,8 @@ uint64_t time_queue_count(const struct time_queue *queue, int64_t before, uint64
 /* Drops all records with time_us < before, as if they had been popped, but at little cost. */
 void time_queue_discard(struct time_queue *queue, int64_t before);
 size_t time_queue_bytes(const struct time_queue *queue); /* of memory */
+/* About how many bytes of records there are, in memory and in the database. */
+uint64_t time_queue_weight(const struct time_queue *queue);
 /* At the barrier: hands the queue's records to the writer thread. */
 bool time_queue_snapshot(struct time_queue *queue, struct snapshot_writer *writer);
 /* Restores a snapshot record. watermark: records with an earlier time have left already. False after E0702:
@@ -246,6 +252,7 @@ LEAT_CHECKED bool time_queue_give(struct time_queue *queue, const struct group_s
 void time_queue_regroup(struct time_queue *queue);
 LEAT_CHECKED bool time_queue_take(struct time_queue *queue, struct str record);
 LEAT_CHECKED bool time_queue_import(struct time_queue *queue, struct state_store *from);
+LEAT_CHECKED bool time_queue_forget_groups(struct time_queue *queue, const struct group_set *groups);
 
 /* --- Cold rows of learners --- */
 

@@ -211,6 +211,7 @@ static void make_options(struct state_store *store)
     /* Tables mostly ask for keys that are there: the last level, which has most keys, needs no filter. */
     rocksdb_options_set_optimize_filters_for_hits(options, 1);
     rocksdb_options_set_max_background_jobs(options, 2);
+    rocksdb_options_set_disable_auto_compactions(options, store->is_read_only);
     rocksdb_options_set_max_open_files(options, 512);
     rocksdb_options_set_keep_log_file_num(options, 1);
     rocksdb_options_set_info_log_level(options, 2);
@@ -260,6 +261,7 @@ struct state_store *state_store_open(const char *directory, size_t memory_bytes,
     struct state_store *store = mem_calloc(1, sizeof(*store));
     pthread_mutex_init(&store->mutex, NULL);
     store->memory_bytes = MAX(memory_bytes, (size_t)4 << 20);
+    store->is_read_only = is_restored && memory_bytes == 0;
     store->rules = mem_calloc(1, sizeof(*store->rules) + FILTER_USERS_MAX * sizeof(struct filter_rule));
     if (directory != NULL)
         store->directory = mem_strdup(directory);

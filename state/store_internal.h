@@ -12,6 +12,7 @@ struct filter;
 struct state_store {
     char *directory;
     size_t memory_bytes;
+    bool is_read_only;     /* files are not merged */
     pthread_mutex_t mutex; /* guards the creation of the database, users, rules and `error` */
     rocksdb_t *_Atomic database;
     rocksdb_column_family_handle_t *family;

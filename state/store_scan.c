@@ -5,13 +5,14 @@
 
 #include <stdlib.h>
 
-enum { IMPORT_PAIRS = 1000 };
+enum { IMPORT_PAIRS = 1000, READ_AHEAD_BYTES = 256 << 10 };
 
 static rocksdb_readoptions_t *scan_options(struct str limit)
 {
     rocksdb_readoptions_t *options = rocksdb_readoptions_create();
     rocksdb_readoptions_set_iterate_upper_bound(options, limit.data, limit.length);
     rocksdb_readoptions_set_fill_cache(options, 0);
+    rocksdb_readoptions_set_readahead_size(options, READ_AHEAD_BYTES);
     return options;
 }
 

@@ -32,26 +32,32 @@ bool state_stores_open(struct state_stores *stores, const struct state_stores_op
                        struct diag_list *diags)
 {
     leat_assert(options->count > 0 && options->count <= PLACEMENT_INSTANCES_MAX);
-    uint32_t first = 0;
-    uint32_t databases =
-        options->from == NULL ? 0 : checkpoint_databases(options->from, options->part, &first);
-    *stores = (struct state_stores){.path = options->path == NULL ? NULL : mem_strdup(options->path)};
-    bool is_good = true,
-         is_plain = options->count == 1 && databases <= 1 && (!options->are_of_some || options->part > 0);
+    uint32_t first = 0, none;
+    uint32_t own = checkpoint_databases(options->from, options->part, &first),
+             databases = checkpoint_databases(options->from, 0, &none);
+    bool is_good = true, takes = options->part > 0 ? own == options->count || own == 0
+                                                   : options->count == 1 && own <= 1 && !options->are_of_some;
+    *stores = (struct state_stores){.path = options->path == NULL ? NULL : mem_strdup(options->path),
+                                    .taken = takes ? own : 0,
+                                    .taken_first = first};
     for (uint32_t i = 0; is_good && i < options->count; i++) {
         char *path = path_of(options->path, i);
-        struct state_store *store = open_restored(is_plain && i < databases ? options->from : NULL, first + i,
-                                                  path, options->memory_bytes / options->count, diags);
+        struct state_store *store = open_restored(i < stores->taken ? options->from : NULL, first + i, path,
+                                                  options->memory_bytes / options->count, diags);
         free(path);
         is_good = store != NULL;
         if (is_good) {
-            store_set_shared(store, options->count == 1);
+            store_set_shared(store, options->are_shared);
             stores->items[stores->count++] = store;
         }
     }
-    for (uint32_t i = 0; is_good && i < databases && !is_plain; i++) {
-        char *path = foreign_path(stores, i);
-        struct state_store *store = open_restored(options->from, first + i, path, 0, diags);
+    bool needs_all = options->needed == NULL || (options->part > 0 && !takes);
+    for (uint32_t i = 0; is_good && i < databases; i++) {
+        bool is_taken = i >= first && i < first + stores->taken;
+        if (is_taken || (!needs_all && !bit_get(options->needed, i)))
+            continue;
+        char *path = foreign_path(stores, stores->foreign_count);
+        struct state_store *store = open_restored(options->from, i, path, 0, diags);
         free(path);
         is_good = store != NULL;
         if (is_good)

@@ -81,6 +81,9 @@ struct keyed_table {
     uint32_t next_unknown;
     uint32_t filter_asked, filter_rejected; /* keys since weigh_filter last decided about the filter */
     uint32_t learn_in;                      /* brackets until the next group is learned */
+    /* Of a restore: entries that were looked up in the database, and how many before it is read through instead; 0: not
+     * reckoned yet. */
+    uint64_t restore_looked, restore_looks;
     /* Moves of key groups. leaving: given as a base, so changes stay in memory until the rest is given; gone: given away, and kept
      * until the checkpoint under way has visited it; arriving: taken as a base, not the instance's own yet; void: given away since
      * the last barrier, so that its rows are still in the database. */
@@ -153,6 +156,9 @@ typedef void keyed_visit_stored(void *argument, struct key key, const struct sto
                                 struct str value);
 LEAT_CHECKED bool keyed_visit_database(const struct keyed_table *table, struct state_store *store,
                                        uint32_t group, keyed_visit_stored *visit, void *argument);
+
+/* About how many bytes the database has of the table; recent writes are not counted. */
+uint64_t keyed_stored_bytes(const struct keyed_table *table);
 
 /* After a restore: reads the stored keys of the next unknown key group into the filter. */
 void keyed_learn(struct keyed_table *table);

@@ -103,6 +103,13 @@ bool keyed_table_give(struct keyed_table *table, const struct group_set *leaving
     return is_good;
 }
 
+/* Deletes the rows of a group, of any stay. */
+static void delete_group(const struct keyed_table *table, rocksdb_writebatch_t *batch, uint32_t group)
+{
+    struct store_group all = store_group(table->options.id, table->options.kind, group, 0);
+    rocksdb_writebatch_delete_range(batch, all.first, all.bytes, all.limit, all.limit_bytes);
+}
+
 void keyed_delete_void(struct keyed_table *table)
 {
     const struct keyed_options *options = &table->options;
@@ -111,8 +118,7 @@ void keyed_delete_void(struct keyed_table *table)
         if (!bit_get(table->void_rows, g) || group_set_has(options->groups, g))
             continue;
         batch = batch == NULL ? store_batch_new() : batch;
-        struct store_group all = store_group(options->id, options->kind, g, 0); /* of any stay */
-        rocksdb_writebatch_delete_range(batch, all.first, all.bytes, all.limit, all.limit_bytes);
+        delete_group(table, batch, g);
     }
     memset(table->void_rows, 0, sizeof(table->void_rows));
     if (batch == NULL)
@@ -121,6 +127,17 @@ void keyed_delete_void(struct keyed_table *table)
     if (store_has_database(options->store) && !store_is_shared(options->store))
         (void)!store_commit(options->store, batch); /* the store keeps the error */
     rocksdb_writebatch_destroy(batch);
+}
+
+bool keyed_table_forget_groups(struct keyed_table *table, const struct group_set *groups)
+{
+    rocksdb_writebatch_t *batch = store_batch_new();
+    for (uint32_t g = group_set_next(groups, 0); g < KEY_GROUPS; g = group_set_next(groups, g + 1))
+        delete_group(table, batch, g);
+    bool is_good = !store_has_database(table->options.store) || rocksdb_writebatch_count(batch) == 0 ||
+                   store_commit(table->options.store, batch);
+    rocksdb_writebatch_destroy(batch);
+    return is_good;
 }
 
 /* --- Taking --- */
@@ -188,6 +205,38 @@ void keyed_table_regroup(struct keyed_table *table)
 bool keyed_table_take(struct keyed_table *table, struct str record)
 {
     return take_record(table, table->options.groups, record, true);
+}
+
+/* --- Bytes by key group --- */
+
+uint64_t keyed_stored_bytes(const struct keyed_table *table)
+{
+    char first[STORE_PREFIX_BYTES], limit[STORE_PREFIX_BYTES];
+    store_prefix(first, table->options.id, table->options.kind, 0);
+    store_prefix(limit, table->options.id, table->options.kind, KEY_GROUPS);
+    return store_bytes(table->options.store, (struct str){first, sizeof(first)},
+                       (struct str){limit, sizeof(limit)});
+}
+
+/* Entries in memory count with the table's mean value; rows of the database are spread evenly over the table's groups, as keys are. */
+void keyed_table_weigh(struct keyed_table *table, uint64_t bytes[KEY_GROUPS])
+{
+    const struct keyed_options *options = &table->options;
+    const struct group_set *groups = options->groups;
+    uint64_t entries = 0, stored = 0;
+    uint32_t sharers = store_is_shared(options->store) ? KEY_GROUPS : MAX(group_set_count(groups), 1);
+    pthread_mutex_lock(&table->mutex);
+    if (table->may_be_stored)
+        stored = keyed_stored_bytes(table);
+    for (uint32_t g = 0; g < KEY_GROUPS; g++)
+        entries += table->groups[g].count;
+    for (uint32_t g = group_set_next(groups, 0); g < KEY_GROUPS; g = group_set_next(groups, g + 1)) {
+        uint64_t count = table->groups[g].count;
+        bytes[g] += stored / sharers + count * sizeof(struct record_entry);
+        if (count > 0)
+            bytes[g] += (uint64_t)((double)table->slab.used_bytes * (double)count / (double)entries);
+    }
+    pthread_mutex_unlock(&table->mutex);
 }
 
 /* --- Rows of another life's database --- */

@@ -16,7 +16,9 @@ enum {
     RECORD_TARGET = 128 << 10,
     SERVE_WAIT_MS = 1,
     EXPECT_MIN = 32,
-    EXPECT_TIMES = 64
+    EXPECT_TIMES = 64,
+    RESTORED_MAX = 256,
+    LOOK_BYTES = 2048 /* of a pass over the database, which take as long as one look-up */
 };
 
 /* Stands before each record in `saved` and in the chunk for the writer thread. */
@@ -338,48 +340,78 @@ bool keyed_table_snapshot(struct keyed_table *table, struct snapshot_writer *wri
 
 /* --- Restoring --- */
 
-/* Whether the database holds the key with a higher epoch than the record's. */
-static bool is_newer_stored(struct keyed_table *table, struct key key, uint64_t hash, uint32_t epoch)
-{
-    const char *keys[1] = {table->key_space[0]};
-    size_t length = keyed_key(table, table->key_space[0], key, hash);
-    rocksdb_pinnableslice_t *value;
-    if (!store_get(table->options.store, 1, keys, &length, &value) || value == NULL)
-        return false;
-    struct str data;
-    data.data = rocksdb_pinnableslice_value(value, &data.length);
-    struct stored_value head = {0};
-    if (data.length >= sizeof(head))
-        memcpy(&head, data.data, sizeof(head));
-    rocksdb_pinnableslice_destroy(value);
-    return head.epoch > epoch;
-}
-
-/* Adds the stored keys of all groups up to `group` to the filter, by one pass over each group: this saves
- * most look-ups of single entries. */
+/* Once look-ups of single entries have cost as much as one pass over all stored keys, such passes add the keys of all groups up to
+ * `group` to the filter, which saves most further ones: so a restore costs at most twice as much as the better of the two ways. */
 static void learn_up_to(struct keyed_table *table, uint32_t group)
 {
-    while (table->next_unknown <= group)
+    if (table->next_unknown > group)
+        return;
+    if (table->restore_looks == 0)
+        table->restore_looks = MAX(keyed_stored_bytes(table) / LOOK_BYTES, 1);
+    while (table->restore_looked > table->restore_looks && table->next_unknown <= group)
         keyed_learn(table);
 }
 
-static void restore_entry(struct keyed_table *table, const struct record_entry *entry, const char *value,
-                          uint32_t epoch)
+/* Entries of a record that are restored together: one read of the database serves those that are not in memory. */
+struct restoring {
+    struct record_entry entries[RESTORED_MAX];
+    const char *values[RESTORED_MAX];
+    uint64_t hashes[RESTORED_MAX];
+    uint32_t count;
+};
+
+/* Removes the entries that the database holds with a higher epoch than the record's. */
+static void leave_out_newer(struct keyed_table *table, struct restoring *r, uint32_t epoch)
 {
-    uint64_t hash = key_hash(entry->key);
-    if (entry->expire_us < table->watermark)
-        return;
-    struct keyed_slot *slot = keyed_find(table, entry->key, hash);
-    if (slot == NULL) {
-        if (table->may_be_stored)
-            learn_up_to(table, key_group(hash));
-        if (table->may_be_stored && filter_has(&table->filter, hash) &&
-            is_newer_stored(table, entry->key, hash, epoch))
-            return;
-        slot = keyed_insert(table, entry->key, hash);
+    const char *keys[RESTORED_MAX];
+    size_t lengths[RESTORED_MAX];
+    rocksdb_pinnableslice_t *values[RESTORED_MAX];
+    uint32_t asked[RESTORED_MAX], count = 0, kept = 0;
+    for (uint32_t i = 0; i < r->count; i++) {
+        learn_up_to(table, key_group(r->hashes[i]));
+        if (!keyed_is_perhaps_stored(table, r->hashes[i]) ||
+            keyed_find(table, r->entries[i].key, r->hashes[i]) != NULL)
+            continue;
+        keys[count] = table->key_space[count];
+        lengths[count] = keyed_key(table, table->key_space[count], r->entries[i].key, r->hashes[i]);
+        asked[count++] = i;
     }
-    keyed_fill(table, slot, entry->expire_us, (struct str){value, entry->bytes});
-    slot->bits |= SLOT_UNSAVED;
+    table->restore_looked += count;
+    bool is_good = count == 0 || store_get(table->options.store, count, keys, lengths, values);
+    for (uint32_t i = 0; i < count; i++) {
+        struct str data;
+        struct stored_value head = {0};
+        if (!is_good || values[i] == NULL)
+            continue;
+        data.data = rocksdb_pinnableslice_value(values[i], &data.length);
+        if (data.length >= sizeof(head))
+            memcpy(&head, data.data, sizeof(head));
+        rocksdb_pinnableslice_destroy(values[i]);
+        if (head.epoch > epoch)
+            r->values[asked[i]] = NULL;
+    }
+    for (uint32_t i = 0; i < r->count; i++)
+        if (r->values[i] != NULL) {
+            r->entries[kept] = r->entries[i];
+            r->hashes[kept] = r->hashes[i];
+            r->values[kept++] = r->values[i];
+        }
+    r->count = kept;
+}
+
+static void restore_entries(struct keyed_table *table, struct restoring *r, uint32_t epoch)
+{
+    if (table->may_be_stored)
+        leave_out_newer(table, r, epoch);
+    for (uint32_t i = 0; i < r->count; i++) {
+        const struct record_entry *entry = &r->entries[i];
+        struct keyed_slot *slot = keyed_find(table, entry->key, r->hashes[i]);
+        if (slot == NULL)
+            slot = keyed_insert(table, entry->key, r->hashes[i]);
+        keyed_fill(table, slot, entry->expire_us, (struct str){r->values[i], entry->bytes});
+        slot->bits |= SLOT_UNSAVED;
+    }
+    r->count = 0;
 }
 
 bool keyed_next_entry(struct str record, size_t *at, struct record_entry *entry)
@@ -442,12 +474,21 @@ bool keyed_table_restore(struct keyed_table *table, struct snapshot_reader *read
     table->epoch = head.epoch;
     bool is_good = true;
     keyed_expect_entries(table, record);
+    struct restoring r;
+    r.count = 0;
     for (size_t at = sizeof(head); is_good && at < record.length;) {
-        struct record_entry entry;
-        is_good = keyed_next_entry(record, &at, &entry);
-        if (is_good && group_set_has(table->options.groups, key_group(key_hash(entry.key))))
-            restore_entry(table, &entry, record.data + at - entry.bytes, head.epoch);
+        struct record_entry *entry = &r.entries[r.count];
+        is_good = keyed_next_entry(record, &at, entry);
+        uint64_t hash = is_good ? key_hash(entry->key) : 0;
+        if (!is_good || !group_set_has(table->options.groups, key_group(hash)) ||
+            entry->expire_us < table->watermark)
+            continue;
+        r.hashes[r.count] = hash;
+        r.values[r.count++] = record.data + at - entry->bytes;
+        if (r.count == RESTORED_MAX)
+            restore_entries(table, &r, head.epoch);
     }
+    restore_entries(table, &r, head.epoch);
     if (keyed_bytes(table) > table->maintain_bytes)
         keyed_maintain(table);
     table->epoch = newest;

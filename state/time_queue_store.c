@@ -73,12 +73,14 @@ static void put_position(char *out, int64_t time_us, uint64_t hash, uint64_t seq
     put_be(out + 16, sequence, 8);
 }
 
-/* Puts queue->pack, records of the bucket laid out as in a block, into the batch, and clears the pack. */
-static void put_pack(struct time_queue *queue, int64_t bucket, const struct queue_record *last)
+/* Puts queue->pack, records of a bucket laid out as in a block, into the batch, and clears the pack. stream: at which key the stream
+ * begins that gets it. */
+static void put_pack(struct time_queue *queue, const char stream[STREAM_KEY_BYTES],
+                     const struct queue_record *last)
 {
     const struct queue_record *first = (const struct queue_record *)(const void *)queue->pack.data;
     char key[QUEUE_KEY_BYTES];
-    stream_key(queue, key, bucket, queue->group_first, queue->group_limit);
+    memcpy(key, stream, STREAM_KEY_BYTES);
     put_position(key + STREAM_KEY_BYTES, first->time_us, first->hash, first->sequence);
     put_be(key + QUEUE_KEY_BYTES - 8, XXH3_64bits(queue->pack.data, queue->pack.length), 8);
     struct stored_value head = {.epoch = (uint32_t)queue->epoch, .expire_us = last->time_us};
@@ -122,6 +124,8 @@ static int by_position(const void *a, const void *b)
 static bool put_sorted(struct time_queue *queue, int64_t bucket, uint32_t count)
 {
     size_t bytes = 0, pack_bytes = MIN(queue->options.budget_bytes / PACK_SHARE, PACK_BYTES_MAX);
+    char stream[STREAM_KEY_BYTES];
+    stream_key(queue, stream, bucket, queue->group_first, queue->group_limit);
     if (count > 1)
         qsort(queue->sorted, count, sizeof(*queue->sorted), by_position);
     for (uint32_t i = 0; i < count; i++) {
@@ -130,7 +134,7 @@ static bool put_sorted(struct time_queue *queue, int64_t bucket, uint32_t count)
         if (queue->pack.length + next_bytes <= pack_bytes)
             continue;
         bytes += queue->pack.length;
-        put_pack(queue, bucket, queue->sorted[i]);
+        put_pack(queue, stream, queue->sorted[i]);
         if (bytes < SPILL_BATCH)
             continue;
         if (!commit_records(queue))
@@ -350,6 +354,60 @@ bool queue_put(struct time_queue *queue, int64_t bucket, const struct queue_reco
     return true;
 }
 
+/* --- Key groups that have gone to other workers --- */
+
+struct dropping {
+    struct time_queue *queue;
+    const struct group_set *groups;
+    size_t bytes; /* of packs since the last commit */
+    bool is_good;
+};
+
+/* Puts in the place of a pack that has records of the groups one without them. */
+static bool drop_from_pack(void *argument, struct str key, struct str value)
+{
+    struct dropping *dropping = argument;
+    struct time_queue *queue = dropping->queue;
+    struct queue_record head, last = {0};
+    bool has_some = false;
+    leat_assert(key.length == QUEUE_KEY_BYTES);
+    buffer_clear(&queue->pack);
+    for (size_t at = sizeof(struct stored_value); at < value.length; at += queue_record_bytes(head.length)) {
+        leat_assert(value.length - at >= sizeof(head));
+        memcpy(&head, value.data + at, sizeof(head));
+        leat_assert(value.length - at >= queue_record_bytes(head.length));
+        bool is_dropped = group_set_has(dropping->groups, key_group(head.hash));
+        has_some |= is_dropped;
+        if (is_dropped)
+            continue;
+        buffer_append(&queue->pack, value.data + at, queue_record_bytes(head.length));
+        last = head;
+    }
+    if (!has_some)
+        return true;
+    rocksdb_writebatch_delete(queue->batch, key.data, key.length);
+    dropping->bytes += value.length;
+    if (queue->pack.length > 0)
+        put_pack(queue, key.data, &last);
+    if (dropping->bytes < SPILL_BATCH)
+        return true;
+    dropping->bytes = 0;
+    dropping->is_good = commit_records(queue);
+    return dropping->is_good;
+}
+
+bool time_queue_forget_groups(struct time_queue *queue, const struct group_set *groups)
+{
+    char first[STREAM_KEY_BYTES], limit[STREAM_KEY_BYTES];
+    struct dropping dropping = {.queue = queue, .groups = groups, .is_good = true};
+    stream_key(queue, first, INT64_MIN, 0, 0);
+    stream_key(queue, limit, INT64_MAX, UINT16_MAX, UINT16_MAX);
+    bool is_good = store_scan(queue->options.store, (struct str){first, sizeof(first)},
+                              (struct str){limit, sizeof(limit)}, drop_from_pack, &dropping);
+    buffer_clear(&queue->pack);
+    return commit_records(queue) && is_good && dropping.is_good;
+}
+
 /* Finds the streams of a bucket that may have records of this lane. */
 static void find_streams(struct time_queue *queue, int64_t bucket)
 {
@@ -412,6 +470,16 @@ void queue_refill(struct time_queue *queue, int64_t before)
         load_piece(queue, &piece, stream, (struct str){first, sizeof(first)}, bytes);
         queue_enter(queue, &piece);
     }
+}
+
+uint64_t time_queue_weight(const struct time_queue *queue)
+{
+    const struct time_queue_options *options = &queue->options;
+    char first[STORE_PREFIX_BYTES], limit[STORE_PREFIX_BYTES];
+    store_prefix(first, options->id, options->kind, 0);
+    store_prefix(limit, options->id, (uint8_t)(options->kind + 1), 0);
+    return queue->bytes + store_bytes(options->store, (struct str){first, sizeof(first)},
+                                      (struct str){limit, sizeof(limit)});
 }
 
 /* --- After a restore --- */

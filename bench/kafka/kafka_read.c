@@ -6,7 +6,8 @@
  *         whose `id` is at least SKIP it prints the latency since the broker appended their input
  *         (`appended`, whole milliseconds), and since their input was sent (`sent`, microseconds)
  *     kafka_read BROKERS TOPIC first AFTER
- *         from now on, until a record comes that was sent after the time AFTER
+ *         from now on, until a record comes that was sent after the time AFTER; "-": that time comes by the
+ *         standard input, once the first record has come and a line has been printed that says so
  *
  * Values are JSON objects with the ints id, sent and appended, written without blanks. Prints one JSON line.
  * The digest does not depend on the order of records; the order within a key shows in the running values of
@@ -19,7 +20,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-enum { SILENT_MS = 60000, TOO_MANY_MS = 300, APPENDED_UNIT_US = 1000 };
+enum { SILENT_MS = 240000, TOO_MANY_MS = 300, APPENDED_UNIT_US = 1000 };
 
 struct reader {
     rd_kafka_t *client;
@@ -181,9 +182,20 @@ static void look(rd_kafka_message_t *message, void *argument)
         first->first_us = now;
 }
 
-static void read_first(const struct reader *reader, int64_t after)
+/* after: NULL: read from the standard input. */
+static void read_first(const struct reader *reader, const char *after)
 {
-    struct first first = {.after = after};
+    struct first first = {.after = after != NULL ? strtoll(after, NULL, 10) : INT64_MAX};
+    if (after == NULL) {
+        char line[32];
+        while (first.any_us == 0)
+            serve(reader, look, &first);
+        printf("reading\n");
+        fflush(stdout);
+        if (fgets(line, sizeof(line), stdin) == NULL)
+            fail("standard input", "has no time");
+        first = (struct first){.after = strtoll(line, NULL, 10)};
+    }
     while (first.first_us == 0)
         serve(reader, look, &first);
     printf("{\"any_us\": %lld, \"first_us\": %lld}\n", (long long)first.any_us, (long long)first.first_us);
@@ -194,13 +206,13 @@ int main(int count, char **arguments)
     bool is_all = (count == 5 || count == 6) && strcmp(arguments[3], "all") == 0;
     struct reader reader;
     if (!is_all && (count != 5 || strcmp(arguments[3], "first") != 0))
-        fail("usage", "kafka_read BROKERS TOPIC all COUNT [SKIP] | first AFTER");
+        fail("usage", "kafka_read BROKERS TOPIC all COUNT [SKIP] | first AFTER|-");
     start(&reader, arguments[1], arguments[2], is_all ? RD_KAFKA_OFFSET_BEGINNING : RD_KAFKA_OFFSET_END);
     if (is_all)
         read_all(&reader, strtoull(arguments[4], NULL, 10),
                  count == 6 ? strtoll(arguments[5], NULL, 10) : -1);
     else
-        read_first(&reader, strtoll(arguments[4], NULL, 10));
+        read_first(&reader, strcmp(arguments[4], "-") == 0 ? NULL : arguments[4]);
     stop(&reader);
     return 0;
 }

@@ -66,6 +66,20 @@ static void choose_half(struct batch *batch)
     batch->selected = BATCH_ROWS / 2;
 }
 
+/* Rows of four partitions that were merged, as behind an exchange by key. */
+static void merge(struct batch *batch)
+{
+    struct row_origin *origins = arena_alloc(&batch->arena, BATCH_ROWS * sizeof(*origins));
+    struct row_order *orders = arena_alloc(&batch->arena, BATCH_ROWS * sizeof(*orders));
+    for (uint32_t i = 0; i < BATCH_ROWS; i++) {
+        origins[i] = (struct row_origin){draw() % 4, batch->first_record + i};
+        orders[i] = (struct row_order){
+            .partition = origins[i].partition, .time = batch->order_time[i], .tie = origins[i].record};
+    }
+    batch->origins = origins;
+    batch->orders = orders;
+}
+
 /* Orders of rows that a window's timers make, in the order of keys' hashes. */
 static void order_by_timers(struct batch *batch)
 {
@@ -150,6 +164,10 @@ int main(int count, char **arguments)
     batch_release(batch);
     batch = make(pool, &texts);
     measure("texts", pool, batch, is_table);
+    batch_release(batch);
+    batch = make(pool, &numbers);
+    merge(batch);
+    measure("merged", pool, batch, is_table);
     batch_release(batch);
     batch = make(pool, &numbers);
     order_by_timers(batch);

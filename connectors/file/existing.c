@@ -1,7 +1,13 @@
 #include "connectors/file/existing.h"
 
+#include "core/mem.h"
+#include "core/os.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* The kinds of files that a new run may remove, as NAMES_... bits: with `overwrite`, or after an earlier life
@@ -80,20 +86,63 @@ bool existing_may_go(struct sink_context *context, const char *path)
     return false;
 }
 
-static bool remove_one(void *argument, const char *path)
+static bool cannot_remove(struct sink_context *context, const char *path, int error)
 {
-    struct sink_context *context = argument;
-    if (!existing_may_go(context, path))
-        return false;
-    int error = sink_check(context); /* asked after existing_may_go: a successor's file is never removed */
-    if (error == 0 && (unlink(path) == 0 || (error = errno) == ENOENT))
-        return true;
     context->error_code = DIAG_OUTPUT_FAILED;
     snprintf(context->error, sizeof(context->error), "`%s` cannot be removed: %s", path, strerror(error));
     return false;
 }
 
+/* Removes a file that was `seen` before sink_check was asked. A process that was replaced since must not remove what its successor has
+ * made under that name: so the file gets another name first, of this life, and gets its own back where it is not the one that was seen. */
+static int remove_seen(const struct sink_context *context, const char *path, const struct stat *seen)
+{
+    static const char part[] = ".part";
+    struct stat now;
+    size_t length = strlen(path), cut = sizeof(part) - 1;
+    bool is_part = length > cut && strcmp(path + length - cut, part) == 0;
+    char *name = mem_str((struct str){path, is_part ? length - cut : length}),
+         *aside = names_copy(name, context->life);
+    free(name);
+    int error = os_rename_new(path, aside, NULL);
+    bool is_other =
+        error == 0 && lstat(aside, &now) == 0 && (now.st_dev != seen->st_dev || now.st_ino != seen->st_ino);
+    if (is_other)
+        error = os_rename_new(aside, path, NULL) == 0 ? ESTALE : errno;
+    else if (error == 0 && unlink(aside) != 0)
+        error = errno;
+    free(aside);
+    return error;
+}
+
+static bool remove_one(void *argument, const char *path)
+{
+    struct sink_context *context = argument;
+    struct stat seen;
+    if (!existing_may_go(context, path))
+        return false;
+    int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC); /* so that no other file gets its inode */
+    if (fd < 0)
+        return errno == ENOENT || cannot_remove(context, path, errno);
+    int error = fstat(fd, &seen) != 0 ? errno : sink_check(context);
+    if (error == 0)
+        error = remove_seen(context, path, &seen);
+    close(fd);
+    return error == 0 || error == ENOENT || cannot_remove(context, path, error);
+}
+
+/* A copy is of an earlier life (names_forget_earlier), or of a run before this one. */
+static bool remove_copy(void *argument, const char *path)
+{
+    if (sink_check(argument) == 0 && existing_may_go(argument, path))
+        (void)unlink(path);
+    return true;
+}
+
 bool existing_remove(struct sink_context *context, const char *pattern, bool overwrite)
 {
-    return names_walk(pattern, replaced(context, overwrite), remove_one, context);
+    unsigned which = replaced(context, overwrite);
+    if ((which & NAMES_COPY) != 0)
+        (void)names_walk(pattern, NAMES_COPY, remove_copy, context);
+    return names_walk(pattern, which & ~(unsigned)NAMES_COPY, remove_one, context);
 }

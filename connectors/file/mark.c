@@ -1,19 +1,17 @@
 /* Checks at a resume that the files are those that were read.
  *
  * A mark holds one digest of names, sizes and ends of the files before the file being read; and of the file
- * being read its name, its size when the job began, and digests of its first and last MARK_BYTES within that
+ * being read its name, its size when the job began, and digests of both its ends (core/file_ends.h) within that
  * size. So files may be moved to another directory, the file being read may have grown, and new files may
  * follow it. A file that was read and then replaced by another is refused; changed bytes in the middle of a
  * file are not noticed. */
 #include "connectors/file/mark.h"
 
-#include "core/os.h"
+#include "core/file_ends.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 #include <xxhash.h>
-
-enum { MARK_BYTES = 4096 };
 
 struct mark {
     uint64_t before, copied; /* copied: digest of all files, for a position in a sorted copy; else 0 */
@@ -21,22 +19,6 @@ struct mark {
     int64_t size;
     uint64_t has_file; /* 0: the position is behind the last file */
 };
-
-static uint64_t digest_at(int fd, uint64_t offset, size_t bytes)
-{
-    char data[MARK_BYTES];
-    size_t got = 0;
-    if (os_pread_all(fd, data, bytes, offset, &got) != 0)
-        return 0;
-    return XXH3_64bits(data, got);
-}
-
-void mark_file(int fd, int64_t size, uint64_t *head, uint64_t *tail)
-{
-    size_t bytes = (size_t)MIN(MAX(size, 0), MARK_BYTES);
-    *head = digest_at(fd, 0, bytes);
-    *tail = digest_at(fd, (uint64_t)MAX(size, 0) - bytes, bytes);
-}
 
 static uint64_t name_digest(const char *path)
 {
@@ -132,7 +114,7 @@ bool mark_compare(const struct path_list *list, const struct file_facts *facts, 
     uint64_t head = 0, tail = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd >= 0) {
-        mark_file(fd, mark.size, &head, &tail);
+        file_ends(fd, mark.size, &head, &tail);
         close(fd);
     }
     if (head != mark.head || tail != mark.tail)

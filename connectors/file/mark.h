@@ -11,9 +11,6 @@ struct mark_place {
     struct span span;
 };
 
-/* Digests of the first and last bytes of the open file `fd` within its first `size` bytes. 0 where the file
- * cannot be read at an offset (a pipe). */
-void mark_file(int fd, int64_t size, uint64_t *head, uint64_t *tail);
 /* Sets facts[i].before for all files; facts[list->count].before is the digest of all files together. */
 void mark_before(const struct path_list *list, struct file_facts *facts);
 

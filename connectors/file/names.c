@@ -8,7 +8,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+enum { LIFE_DIGITS = 10 }; /* of names_copy */
 #define DIGITS_5 "[0-9][0-9][0-9][0-9][0-9]"
 
 static const char number_mark[] = "{n}", time_mark[] = "{time}";
@@ -119,7 +121,7 @@ bool names_walk(const char *pattern, unsigned which, bool (*visit)(void *argumen
     } all[] = {
         {NAMES_FINAL, "", 0},
         {NAMES_PART, ".part", sizeof(".part") - 1},
-        {NAMES_COPY, ".part.new-" DIGITS_5 DIGITS_5, sizeof(".part.new-") - 1 + 10},
+        {NAMES_COPY, ".part.new-" DIGITS_5 DIGITS_5, sizeof(".part.new-") - 1 + LIFE_DIGITS},
     };
     bool goes_on = true;
     for (size_t i = 0; i < ARRAY_COUNT(all); i++) {
@@ -139,4 +141,17 @@ bool names_walk(const char *pattern, unsigned which, bool (*visit)(void *argumen
         free(text);
     }
     return goes_on;
+}
+
+static bool forget_earlier(void *argument, const char *path)
+{
+    const uint32_t *life = argument;
+    if (strtoul(path + strlen(path) - LIFE_DIGITS, NULL, 10) < *life)
+        (void)unlink(path);
+    return true;
+}
+
+void names_forget_earlier(const char *pattern, uint32_t life)
+{
+    (void)names_walk(pattern, NAMES_COPY, forget_earlier, &life);
 }

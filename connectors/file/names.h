@@ -15,13 +15,16 @@ bool names_repeat(const char *pattern);
 char *names_expand(const char *pattern, int64_t number, int64_t time_us);
 /* A glob(3) pattern for the names of `pattern` plus `ending`; escapes other special characters. malloc'd. */
 char *names_glob(const char *pattern, const char *ending);
-/* Name of the copy that a resumed run makes of an open file: NAME.part.new-LIFE, with ten digits, as
- * core/claims.c expects it. malloc'd. */
+/* Name under which a life makes a file before it becomes NAME.part: NAME.part.new-LIFE, with ten digits, as core/claims.c expects it.
+ * malloc'd. */
 char *names_copy(const char *path, uint32_t life);
 /* Calls `visit` for each existing file whose name fits the pattern, until it returns false. which: NAMES_...
- * bits; NAMES_COPY: copies (names_copy) of any life. Returns whether no call of `visit` returned false. */
+ * bits; NAMES_COPY: names_copy of any life. Returns whether no call of `visit` returned false. */
 enum { NAMES_FINAL = 1, NAMES_PART = 2, NAMES_COPY = 4 };
 bool names_walk(const char *pattern, unsigned which, bool (*visit)(void *argument, const char *path),
                 void *argument);
+
+/* Removes the copies of lives before `life`: an older process that is still just before its rename then finds no file to rename. */
+void names_forget_earlier(const char *pattern, uint32_t life);
 
 #endif

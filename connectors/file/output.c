@@ -36,29 +36,32 @@ static void output_init(struct output *output, const char *path, const struct fo
     buffer_clear(&output->raw);
 }
 
-/* Creates the `.part` file. In a resumed run an existing file of that name is from an earlier life, written
- * after the checkpoint, and is removed. A process that has been replaced must not remove its successor's
- * file: the successor creates it only once it holds the lock, so the lock (sink_check) is asked about after
- * the file was seen. In a new run no such file is expected, and an existing one is kept (EEXIST). */
+/* Gives a file that was made under its name of this life (names_copy) the name `.part`. In a resumed run an existing `.part` is from an
+ * earlier life, written after the checkpoint, and goes; in a new run none is expected, and an existing one is kept (EEXIST).
+ *
+ * A process may be replaced between the question (sink_check) and its step. Its successor removes the files of earlier lives
+ * (names_forget_earlier) before it makes its own, so a step that comes too late finds no file to rename. */
+static int name_part(const char *copy, const char *part, const struct sink_context *context)
+{
+    bool has_earlier = context->is_resumed || context->replaces_parts;
+    int error = sink_check(context);
+    if (error == 0 && has_earlier && claims_refuse(context->claims, part, NULL) != NULL)
+        error = EEXIST;
+    return error != 0 ? error : (has_earlier ? os_rename : os_rename_new)(copy, part, "sink.create");
+}
+
 static int create_part(struct output *output, const struct sink_context *context)
 {
-    enum { TRIES_MAX = 3 };
-    bool has_earlier = context->is_resumed || context->replaces_parts;
-    for (int tries = 0;; tries++) {
-        output->fd =
-            open(output->part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_APPEND | O_CLOEXEC, 0666);
-        if (output->fd >= 0)
-            return 0;
-        if (errno != EEXIST || !has_earlier || tries == TRIES_MAX)
-            return errno;
-        int error = sink_check(context);
-        if (error == 0 && claims_refuse(context->claims, output->part, NULL) != NULL)
-            error = EEXIST;
-        if (error == 0 && unlink(output->part) != 0 && errno != ENOENT)
-            error = errno;
-        if (error != 0)
-            return error;
-    }
+    char *own = context->has_checkpoints ? names_copy(output->path, context->life) : NULL;
+    const char *name = own != NULL ? own : output->part;
+    if (own != NULL)
+        (void)unlink(own); /* of a run before this one, whose lives had the same numbers */
+    output->fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_APPEND | O_CLOEXEC, 0666);
+    int error = output->fd < 0 ? errno : own != NULL ? name_part(own, output->part, context) : 0;
+    if (error != 0 && own != NULL)
+        (void)unlink(own);
+    free(own);
+    return error;
 }
 
 int output_try(const char *path)
@@ -112,12 +115,6 @@ static int copy_start(const char *from, const char *to, int64_t bytes)
     return error;
 }
 
-static bool remove_copy(void *argument LEAT_UNUSED, const char *path)
-{
-    (void)unlink(path);
-    return true;
-}
-
 int output_reopen(struct output *output, const char *path, int64_t written, const struct format_kind *format,
                   enum compression compression, void *encoder, const struct sink_context *context)
 {
@@ -126,9 +123,7 @@ int output_reopen(struct output *output, const char *path, int64_t written, cons
     /* A later life may have published the file; its final name stays until this life publishes it again. */
     const char *from = os_file_bytes(output->part) >= written ? output->part : output->path;
     char *copy = names_copy(path, context->life);
-    /* Removes the copies of other lives: an older process that is still just before its rename then finds no
-     * file to rename. */
-    (void)names_walk(path, NAMES_COPY, remove_copy, NULL);
+    names_forget_earlier(path, context->life);
     int error = os_file_bytes(from) < written ? ENODATA : copy_start(from, copy, written);
     if (error == 0)
         error = sink_check(context);

@@ -7,6 +7,7 @@
 
 #include "connectors/file/mark.h"
 
+#include "core/file_ends.h"
 #include "core/mem.h"
 #include "core/os.h"
 
@@ -80,7 +81,7 @@ bool reader_open(struct file_reader *reader)
             claims_opened(reader->claims, reader->input.fd);
             reader->facts[i].size = info.st_size;
             reader->facts[i].changed = info.st_mtim;
-            mark_file(reader->input.fd, info.st_size, &reader->facts[i].head, &reader->facts[i].tail);
+            file_ends(reader->input.fd, info.st_size, &reader->facts[i].head, &reader->facts[i].tail);
         }
         reader->bytes_total += reader->facts[i].size;
         input_close(&reader->input);

@@ -235,6 +235,8 @@ static bool file_open(struct sink_context *context)
 static bool file_begin(struct sink_context *context)
 {
     struct file_sink *sink = context->config;
+    if (context->has_checkpoints)
+        names_forget_earlier(sink->pattern, context->life);
     if (context->is_resumed)
         return true;
     /* Even a run without rows leaves a file, unless the file's name needs a row's time. */

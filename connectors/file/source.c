@@ -31,7 +31,8 @@ struct file_source {
 
 static const struct option file_options[] = {
     OPTION_TEXTS(
-        struct file_source, path, "path", OPTION_REQUIRED | OPTION_RUNTIME | OPTION_READS, NULL,
+        struct file_source, path, "path", OPTION_REQUIRED | OPTION_RUNTIME | OPTION_READS | OPTION_RECORDS,
+        NULL,
         "files, globs, or the directory of a recording; each file or glob is a partition, and its files are "
         "read in order of name"),
     OPTION_ENUM(struct file_source, format, "format", 0, "auto", "auto|json|csv|msgpack|batches",

@@ -12,12 +12,19 @@
  * timers of one millisecond, which was most of what a small transaction cost. So the program defines mtx_lock, too:
  * where a main thread has locked its queue some times since its last wait, it waits for the queue for a moment. It
  * wakes as soon as the queue gets something; a timer is late by that moment at most, and so is what came to the queue
- * just before it was locked. */
+ * just before it was locked.
+ *
+ * The thread of a broker polls its connection. While records wait that may not be sent yet, because as many as may be
+ * are in flight, it polls without a wait, again and again until the broker answers: up to half of the CPU time of a job
+ * from topic to topic, the more the busier the machine is. So the program defines poll, too: a broker's thread that has
+ * polled some times in a row, and found nothing, waits for a moment. What comes from the broker, or for the thread, ends
+ * that wait. */
 #include "connectors/kafka/waits.h"
 
 #include "core/os.h"
 #include "core/wait.h"
 
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +40,7 @@ bool kafka_waits_join(pthread_t thread, int64_t us)
 #if !defined(__SANITIZE_THREAD__)
 
 enum { JUMP_US = 2 * 1000000, JUMP_LASTS_US = 10 * 1000000, PASSED_US = 1000000 };
-enum { LOCKS_MAX = 4, MOMENT_US = 500 };
+enum { LOCKS_MAX = 4, POLLS_MAX = 4, MOMENT_US = 500 };
 
 /* Offset of the wall clock from the monotonic clock: now, and before its last jump; and when the jump was
  * seen. */
@@ -105,6 +112,47 @@ int mtx_lock(mtx_t *mutex)
         wait_on(queue.condition, locked, &until);
     }
     return thrd_success;
+}
+
+/* Of the thread of a broker, which has its name before it polls: polls in a row that found nothing, and did not wait. */
+static _Thread_local struct {
+    unsigned polls;
+    bool is_known, is_broker;
+} polling;
+
+static bool is_broker_thread(void)
+{
+    char name[16] = "";
+    if (!polling.is_known)
+        polling.is_broker = pthread_getname_np(pthread_self(), name, sizeof(name)) == 0 &&
+                            strncmp(name, "rdk:broker", strlen("rdk:broker")) == 0;
+    polling.is_known = true;
+    return polling.is_broker;
+}
+
+static int poll_once(struct pollfd *watched, nfds_t count, int timeout_ms)
+{
+    struct timespec wait = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};
+    bool spins = timeout_ms == 0 && is_broker_thread() && ++polling.polls > POLLS_MAX;
+    if (spins)
+        wait.tv_nsec = MOMENT_US * 1000L;
+    int found = ppoll(watched, count, timeout_ms < 0 ? NULL : &wait, NULL);
+    if (found != 0 || timeout_ms != 0)
+        polling.polls = 0;
+    return found;
+}
+
+int poll(struct pollfd *watched, nfds_t count, int timeout_ms)
+{
+    return poll_once(watched, count, timeout_ms);
+}
+
+/* What librdkafka calls where it was built with _FORTIFY_SOURCE. */
+int __poll_chk(struct pollfd *watched, nfds_t count, int timeout_ms, size_t bytes);
+int __poll_chk(struct pollfd *watched, nfds_t count, int timeout_ms, size_t bytes)
+{
+    leat_assert(bytes / sizeof(*watched) >= count);
+    return poll_once(watched, count, timeout_ms);
 }
 
 #endif

@@ -1,9 +1,11 @@
 #include "cli/checkpoint_head.h"
 
+#include "cli/checkpoint_job.h"
 #include "control/summary.h"
 #include "core/mem.h"
-#include "run/head.h"
+#include "run/head_store.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +14,8 @@
 struct opened {
     struct byte_buffer manifest;
     struct run_head head;
+    struct checkpoint_store *store; /* NULL: parts lie in directories */
+    struct arena arena;
 };
 
 static bool refuse_name(const char *path, const char *which, struct diag_list *diags)
@@ -24,31 +28,74 @@ static bool refuse_name(const char *path, const char *which, struct diag_list *d
     return false;
 }
 
+static void close_head(struct opened *opened)
+{
+    checkpoint_store_close(opened->store);
+    buffer_free(&opened->manifest);
+    arena_free(&opened->arena);
+    free(opened);
+}
+
+/* Reads the head that is named, or the newest, from the store of that URL. False after a diagnostic. */
+static bool read_from_store(struct opened *opened, const char *url, const char *which,
+                            struct diag_list *diags)
+{
+    struct checkpoint_id id = {0};
+    struct objects_options options = {.url = {url, checkpoint_name_split(url, &id)}};
+    if (which != NULL && !checkpoint_named(which, url, &id, diags))
+        return false;
+    opened->store = checkpoint_store_open(&options, diags);
+    enum objects_result found =
+        opened->store == NULL ? OBJECTS_FAILED
+                              : run_head_in_store(opened->store, id, &opened->manifest, &opened->head, diags);
+    if (found != OBJECTS_MISSING)
+        return found == OBJECTS_DONE;
+    struct diag *d =
+        diag_error(diags, DIAG_NO_CHECKPOINT, (struct span){0}, "there is no such checkpoint in `%s`", url);
+    diag_hint(diags, d, "`leat checkpoint list %.*s` shows what is there", STR_ARGS(options.url));
+    return false;
+}
+
 /* The caller frees what it gets with close_head; NULL after a diagnostic. */
 static struct opened *open_head(const char *path, const char *which, struct diag_list *diags)
 {
-    if (which != NULL && !refuse_name(path, which, diags))
+    bool is_url = objects_is_url(str_from(path));
+    if (!is_url && which != NULL && !refuse_name(path, which, diags))
         return NULL;
     struct opened *opened = mem_calloc(1, sizeof(*opened));
-    if (run_head_load(path, &opened->manifest, &opened->head, diags))
+    if (is_url ? read_from_store(opened, path, which, diags)
+               : run_head_load(path, &opened->manifest, &opened->head, diags))
         return opened;
-    buffer_free(&opened->manifest);
-    free(opened);
+    close_head(opened);
     return NULL;
 }
 
-static void close_head(struct opened *opened)
+/* Brings parts that lie in a store into the temporary directory. False after a diagnostic. */
+static bool bring_parts(struct opened *opened, struct temporary_directory *temporary, struct diag_list *diags)
 {
-    buffer_free(&opened->manifest);
-    free(opened);
+    if (opened->store == NULL)
+        return true;
+    if (temporary->path == NULL && !temporary_directory_make(temporary)) {
+        int error = errno;
+        struct diag *d = diag_error(diags, DIAG_STATE_FAILED, (struct span){0},
+                                    "cannot create a temporary directory for the checkpoint");
+        diag_errno(diags, d, error);
+        diag_hint(diags, d, "set TMPDIR to a directory where this user may write");
+        return false;
+    }
+    struct run_head_fetch fetch = {.store = opened->store, .to = temporary->path, .arena = &opened->arena};
+    return run_head_fetch(&opened->head, &fetch, diags);
 }
 
-struct checkpoint *checkpoint_head_open(const char *path, const char *which, struct diag_list *diags)
+struct checkpoint *checkpoint_head_open(const char *path, const char *which,
+                                        struct temporary_directory *temporary, struct diag_list *diags)
 {
     struct opened *opened = open_head(path, which, diags);
     if (opened == NULL)
         return NULL;
-    struct checkpoint *checkpoint = run_head_open(&opened->head, (struct str){"", 0}, diags);
+    struct checkpoint *checkpoint = bring_parts(opened, temporary, diags)
+                                        ? run_head_open(&opened->head, (struct str){"", 0}, diags)
+                                        : NULL;
     close_head(opened);
     return checkpoint;
 }
@@ -115,9 +162,12 @@ bool checkpoint_head_verb(const char *verb, const char *path, const char *which,
     struct opened *opened = open_head(path, which, diags);
     if (opened == NULL)
         return false;
+    struct temporary_directory temporary = {0};
     if (is_list || is_show)
         list_parts(&opened->head);
-    bool is_good = is_list || look_at_parts(&opened->head, is_show, diags);
+    bool is_good =
+        is_list || (bring_parts(opened, &temporary, diags) && look_at_parts(&opened->head, is_show, diags));
     close_head(opened);
+    temporary_directory_remove(&temporary);
     return is_good;
 }

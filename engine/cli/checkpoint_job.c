@@ -5,6 +5,7 @@
 #include "cli/job.h"
 #include "run/head.h"
 #include "run/inspect.h"
+#include "state/objects/objects.h"
 
 #include "core/mem.h"
 
@@ -125,8 +126,8 @@ void checkpoint_job_init(struct checkpoint_job *job)
 bool checkpoint_job_open(struct checkpoint_job *job)
 {
     struct stat status;
-    if (run_head_is_file(job->directory)) {
-        job->checkpoint = checkpoint_head_open(job->directory, job->which, &job->diags);
+    if (objects_is_url(str_from(job->directory)) || run_head_is_file(job->directory)) {
+        job->checkpoint = checkpoint_head_open(job->directory, job->which, &job->temporary, &job->diags);
         return job->checkpoint != NULL && make_plan(job);
     }
     if (!resolve_job(job))
@@ -149,5 +150,6 @@ void checkpoint_job_close(struct checkpoint_job *job)
 {
     checkpoint_close(job->checkpoint);
     checkpoint_dir_close(job->dir);
+    temporary_directory_remove(&job->temporary);
     arena_free(&job->arena);
 }

@@ -5,12 +5,14 @@
 #include "cli/commands.h"
 #include "control/summary.h"
 #include "core/civil.h"
+#include "core/mem.h"
 #include "core/option.h"
-#include "run/head.h"
-#include "state/checkpoint_store.h"
+#include "run/head_store.h"
+#include "state/checkpoint_store_parts.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 enum { KEY_LAST = 256, KEY_TO, KEY_GROUP_LIST };
@@ -193,13 +195,40 @@ static bool copy(struct checkpoint_dir *dir, struct checkpoint_arguments *a)
 
 /* --- In an object store --- */
 
+/* A line for each head of several workers. */
+static bool list_manifests(struct checkpoint_store *store, struct checkpoint_arguments *a, uint32_t *count)
+{
+    struct checkpoint_id *ids;
+    struct byte_buffer manifest = {0};
+    struct run_head *head = mem_alloc(sizeof(*head));
+    bool is_good = checkpoint_store_manifests(store, &a->arena, &ids, count, &a->diags);
+    for (uint32_t i = 0; is_good && i < *count; i++) {
+        uint64_t bytes = 0;
+        char text[32];
+        buffer_clear(&manifest);
+        enum objects_result got = run_head_in_store(store, ids[i], &manifest, head, &a->diags);
+        is_good = got != OBJECTS_FAILED;
+        for (uint32_t k = 0; got == OBJECTS_DONE && k < head->count; k++)
+            bytes += head->parts[k].bytes;
+        if (got != OBJECTS_DONE)
+            continue;
+        print_id(ids[i]);
+        printf("  %s  head of %u worker%s\n", format_bytes((double)bytes, text), head->count,
+               head->count == 1 ? "" : "s");
+    }
+    free(head);
+    buffer_free(&manifest);
+    return is_good;
+}
+
 static bool list_store(struct checkpoint_store *store, struct checkpoint_arguments *a)
 {
     struct checkpoint_head *heads;
-    uint32_t count;
-    if (!checkpoint_store_list(store, &a->arena, &heads, &count, &a->diags))
+    uint32_t count, manifests;
+    if (!list_manifests(store, a, &manifests) ||
+        !checkpoint_store_list(store, &a->arena, &heads, &count, &a->diags))
         return false;
-    if (count == 0)
+    if (count + manifests == 0)
         printf("no checkpoints in %s\n", a->directory);
     for (uint32_t i = 0; i < count; i++) {
         char time[32], bytes[32];
@@ -227,6 +256,31 @@ static bool restore_groups(struct checkpoint_store *store, struct checkpoint_arg
     return true;
 }
 
+/* No directory of a run is made of the parts of several workers. False after a diagnostic. */
+static bool check_is_alone(struct checkpoint_store *store, struct checkpoint_arguments *a,
+                           struct checkpoint_id id)
+{
+    struct checkpoint_id *ids;
+    uint32_t count;
+    bool is_manifest = false;
+    if (!checkpoint_store_manifests(store, &a->arena, &ids, &count, &a->diags))
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        is_manifest |= id.generation == 0 || (ids[i].generation == id.generation && ids[i].epoch == id.epoch);
+    if (!is_manifest)
+        return true;
+    struct diag *d =
+        diag_error(&a->diags, DIAG_NO_COMMAND, (struct span){0},
+                   "the %s in `%s` is a head of several workers, of which no directory is made",
+                   id.generation == 0 ? "newest checkpoint" : "checkpoint of that name", a->directory);
+    diag_hint(
+        &a->diags, d,
+        "workers go on from it by themselves (`leat run JOB --cluster=...`), and `leat run JOB --from %s` begins a new "
+        "run with it",
+        a->directory);
+    return false;
+}
+
 static bool restore_store(struct checkpoint_store *store, struct checkpoint_arguments *a)
 {
     struct checkpoint_id id;
@@ -238,7 +292,7 @@ static bool restore_store(struct checkpoint_store *store, struct checkpoint_argu
         diag_hint(&a->diags, d, "for example `leat checkpoint restore %s --to state/ctr`", a->directory);
         return false;
     }
-    if (!named(a, &id))
+    if (!named(a, &id) || !check_is_alone(store, a, id))
         return false;
     if (a->has_groups)
         return restore_groups(store, a, id);
@@ -252,10 +306,13 @@ static bool restore_store(struct checkpoint_store *store, struct checkpoint_argu
 static bool run_store_verb(struct checkpoint_arguments *a)
 {
     bool is_list = strcmp(a->verb, "list") == 0;
+    if (strcmp(a->verb, "show") == 0 || strcmp(a->verb, "verify") == 0)
+        return checkpoint_head_verb(a->verb, a->directory, a->which, &a->diags);
     if (!is_list && strcmp(a->verb, "restore") != 0) {
         struct diag *d = diag_error(&a->diags, DIAG_NO_COMMAND, (struct span){0},
                                     "`leat checkpoint %s` does not work in an object store", a->verb);
-        diag_hint(&a->diags, d, "`list` and `restore` do; restore the checkpoint into a directory first");
+        diag_hint(&a->diags, d,
+                  "`list`, `show`, `verify` and `restore` do; restore the checkpoint into a directory first");
         return false;
     }
     struct objects_options options = {.url = str_from(a->directory)};
@@ -323,7 +380,7 @@ int cmd_checkpoint(int argc, char **argv)
         "instead. Files that sinks wrote are not part of a savepoint.\n\n"
         "`list`, `show` and `verify` also take, for DIR, the file of a head: a checkpoint of several workers, whose parts lie in the "
         "directories that it names.\n\n"
-        "`list` and `restore` also take the URL that the job's `checkpoint: { store: ... }` names, "
+        "`list`, `show`, `verify` and `restore` also take the URL that the job's `checkpoint: { store: ... }` names, "
         "`s3://BUCKET/PREFIX` or `file:/DIR`: where the job's own directory is lost, `restore` makes it "
         "again. Keys for S3 come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, "
         "AWS_ENDPOINT_URL_S3).",

@@ -1,36 +1,40 @@
-/* leat cluster status|stop etcd://.../NAME: the workers of a job on several machines, as etcd knows them. */
+/* leat cluster status|grow|shrink|move|drain|rebalance|stop|rebuild etcd://.../NAME: the workers of a job on several machines, as etcd knows them. */
 #include "cli/argp.h"
+#include "cli/cluster_change.h"
+#include "cli/cluster_move.h"
+#include "cli/cluster_rebuild.h"
 #include "cli/commands.h"
-#include "cli/run_cluster.h"
-#include "cli/token.h"
-#include "cluster/rendezvous.h"
-#include "core/mem.h"
-#include "core/os.h"
+#include "core/option.h"
 
-#include <inttypes.h>
-#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 
-enum { KEY_JSON = 256, WAIT_MS = 200 };
+enum { KEY_JSON = 256, KEY_WITHIN, KEY_FROM, KEY_TO, WAIT_MS = 200 };
+#define WITHIN_US (INT64_C(60) * 1000000) /* --within, where it is not given */
+
+static const char *const verbs[] = {"status", "stop",    "grow", "shrink",
+                                    "drain",  "rebuild", "move", "rebalance"};
+enum verb { STATUS, STOP, GROW, SHRINK, DRAIN, REBUILD, MOVE, REBALANCE };
+#define VERBS_TEXT "`status`, `grow`, `shrink`, `move`, `drain`, `rebalance`, `stop` or `rebuild`"
 
 struct arguments {
-    const char *verb;
+    enum verb verb;
     struct run_cluster_flags flags;
+    const char *from; /* rebuild */
     bool is_json;
-};
-
-/* What is known of the cluster. */
-struct found {
-    struct cluster_view view;
-    struct rendezvous_round *round;
-    bool has_round, has_ended; /* has_ended: at all workers of the round */
+    struct cluster_change change;
+    struct cluster_move move;
+    const char *names[RUN_WORKERS_MAX];
 };
 
 static const struct argp_option options_table[] = {
     {"json", KEY_JSON, NULL, 0, "status: as JSON", 0},
+    {"from", KEY_FROM, "HEAD", 0,
+     "rebuild: the newest head: the URL of the job's store, or the file DIR/cluster/heads/head-...", 0},
+    {"to", KEY_TO, "WORKER", 0, "move: the worker to which it goes, by its number or address", 0},
+    {"within", KEY_WITHIN, "TIME", 0,
+     "grow, shrink, move, drain, rebalance: how long to wait for the change (default: 60s)", 0},
     {"etcd-authority", RUN_CLUSTER_ETCD_AUTHORITY, "FILE", 0,
      "TLS to etcd, whose certificates this authority (PEM) has signed", 1},
     {"etcd-certificate", RUN_CLUSTER_ETCD_CERTIFICATE, "FILE", 0, "this client's certificate for etcd (PEM)",
@@ -42,25 +46,76 @@ static const struct argp_option options_table[] = {
     {0},
 };
 
+static void take_verb(struct arguments *arguments, const char *argument, struct argp_state *state)
+{
+    size_t verb = 0;
+    while (verb < ARRAY_COUNT(verbs) && strcmp(verbs[verb], argument) != 0)
+        verb++;
+    if (verb == ARRAY_COUNT(verbs))
+        argp_error(state, "give " VERBS_TEXT ", not `%s`", argument);
+    arguments->verb = (enum verb)verb;
+}
+
+/* An argument behind the cluster: a number of workers, or the name of one. */
+static void take_more(struct arguments *arguments, const char *argument, struct argp_state *state)
+{
+    struct cluster_change *change = &arguments->change;
+    bool is_number = (arguments->verb == GROW || arguments->verb == SHRINK) && state->arg_num == 2;
+    if (is_number) {
+        if (!literal_int(str_from(argument), &change->workers) || change->workers < 1 ||
+            change->workers > RUN_WORKERS_MAX)
+            argp_error(state, "%s takes a number of workers from 1 to %d, not `%s`", verbs[arguments->verb],
+                       RUN_WORKERS_MAX, argument);
+    } else if ((arguments->verb == SHRINK && change->names_count < RUN_WORKERS_MAX) ||
+               (arguments->verb == DRAIN && change->names_count == 0)) {
+        arguments->names[change->names_count++] = argument;
+    } else if (arguments->verb == MOVE && arguments->move.what == NULL) {
+        arguments->move.what = argument;
+    } else {
+        argp_error(state, "%s: one argument too many: `%s`", verbs[arguments->verb], argument);
+    }
+}
+
+static void check(const struct arguments *arguments, struct argp_state *state)
+{
+    if (arguments->flags.cluster == NULL)
+        argp_error(state, "give " VERBS_TEXT ", and the cluster: etcd://HOST:PORT,HOST:PORT/NAME");
+    if (arguments->verb == SHRINK && arguments->change.workers == 0)
+        argp_error(state, "shrink: give the number of workers that there are to be");
+    if (arguments->verb == DRAIN && arguments->change.names_count == 0)
+        argp_error(state, "drain: give the worker that is to leave, by its number or address");
+    if (arguments->verb == MOVE && arguments->move.what == NULL)
+        argp_error(state,
+                   "move: give what is to move: key groups, like 0-71,90, or a part of the job with one "
+                   "instance");
+    if ((arguments->verb == MOVE) != (arguments->move.to != NULL))
+        argp_error(state, "`move` needs --to=WORKER, and no other action takes it");
+    if ((arguments->verb == REBUILD) != (arguments->from != NULL))
+        argp_error(state, "`rebuild` needs --from=HEAD, and no other action takes it");
+    run_cluster_check_etcd(&arguments->flags, state);
+}
+
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
     struct arguments *arguments = state->input;
     switch (key) {
     case KEY_JSON: arguments->is_json = true; return 0;
+    case KEY_FROM: arguments->from = argument; return 0;
+    case KEY_TO: arguments->move.to = argument; return 0;
+    case KEY_WITHIN:
+        if (!literal_duration(str_from(argument), &arguments->change.within_us) ||
+            arguments->change.within_us < 0)
+            argp_error(state, "--within takes a time like 60s, not `%s`", argument);
+        return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num == 0)
-            arguments->verb = argument;
+            take_verb(arguments, argument, state);
         else if (state->arg_num == 1)
             arguments->flags.cluster = argument;
         else
-            argp_error(state, "give one cluster only");
+            take_more(arguments, argument, state);
         return 0;
-    case ARGP_KEY_END:
-        if (arguments->flags.cluster == NULL ||
-            (strcmp(arguments->verb, "status") != 0 && strcmp(arguments->verb, "stop") != 0))
-            argp_error(state, "give `status` or `stop`, and the cluster: etcd://HOST:PORT,HOST:PORT/NAME");
-        run_cluster_check_etcd(&arguments->flags, state);
-        return 0;
+    case ARGP_KEY_END: check(arguments, state); return 0;
     default: return run_cluster_parse(key, argument, &arguments->flags, state);
     }
 }
@@ -72,108 +127,8 @@ static void on_signal(int number LEAT_UNUSED)
     must_leave = 1;
 }
 
-static struct coordination *open_cluster(const struct run_cluster_flags *flags, struct diag_list *diags)
-{
-    char *password = NULL;
-    if (!token_read("--etcd-password-file", flags->password_file, &password, diags))
-        return NULL;
-    const struct coordination_options options = {.address = str_from(flags->cluster),
-                                                 .etcd = {.authority = flags->authority,
-                                                          .certificate = flags->certificate,
-                                                          .key = flags->key,
-                                                          .user = flags->user,
-                                                          .password = password}};
-    struct coordination *coordination = coordination_open(&options, diags);
-    free(password);
-    return coordination;
-}
-
-/* False after a diagnostic. */
-static bool look(struct coordination *coordination, struct arena *arena, struct found *found,
-                 struct diag_list *diags)
-{
-    *found = (struct found){.round = arena_calloc(arena, 1, sizeof(*found->round))};
-    if (coordination_read(coordination, arena, &found->view, diags) != ETCD_DONE)
-        return false;
-    found->has_round = rendezvous_read(found->view.placement, arena, found->round, &found->has_ended) &&
-                       found->round->incarnation == found->view.incarnation;
-    if (found->view.has_job)
-        return true;
-    struct diag *d =
-        diag_error(diags, DIAG_CLUSTER_LOST, (struct span){0}, "etcd knows of no cluster of that name");
-    diag_hint(diags, d,
-              "the name stands behind the endpoints: etcd://HOST:2379/NAME; `leat run --cluster` makes it");
-    return false;
-}
-
-/* Number of the member in the round that goes on; -1: it waits. */
-static int number_of(const struct found *found, int64_t lease)
-{
-    for (uint32_t i = 0; found->has_round && !found->has_ended && i < found->round->count; i++)
-        if (found->round->workers[i].lease == lease)
-            return (int)i;
-    return -1;
-}
-
-static void print_text(const struct found *found)
-{
-    const struct cluster_view *view = &found->view;
-    if (found->has_ended)
-        printf("incarnation %" PRIu64 ": the job has ended\n", view->incarnation);
-    else if (found->has_round)
-        printf("incarnation %" PRIu64 ": %u workers of %u lanes, begun from %s\n", view->incarnation,
-               found->round->count, found->round->lanes,
-               found->round->head.revision == 0 ? "nothing" : "a head");
-    else
-        printf("no incarnation yet\n");
-    if (view->head.revision != 0)
-        printf("head: %.*s\n", STR_ARGS(view->head.manifest));
-    printf("%u members\n", view->members_count);
-    for (uint32_t i = 0; i < view->members_count; i++) {
-        const struct cluster_member *member = &view->members[i];
-        int number = number_of(found, member->lease);
-        char what[32];
-        snprintf(what, sizeof(what), number < 0 ? "waits" : "worker %d", number);
-        printf("  %-24.*s %-20.*s %-10s%s\n", STR_ARGS(member->address), STR_ARGS(member->host), what,
-               member->lease == view->leader ? " leads" : "");
-    }
-}
-
-static json_t *text_json(struct str text)
-{
-    return json_stringn_nocheck(text.length == 0 ? "" : text.data,
-                                text.length); /* records were read as UTF-8 */
-}
-
-static void print_json(const struct found *found)
-{
-    const struct cluster_view *view = &found->view;
-    json_t *members = json_array();
-    for (uint32_t i = 0; i < view->members_count; i++) {
-        const struct cluster_member *member = &view->members[i];
-        int number = number_of(found, member->lease);
-        json_array_append_new(members,
-                              json_pack("{s:o, s:o, s:i, s:b, s:o}", "address", text_json(member->address),
-                                        "host", text_json(member->host), "lanes", (int)member->lanes, "leads",
-                                        member->lease == view->leader, "worker",
-                                        number < 0 ? json_null() : json_integer(number)));
-    }
-    json_t *head =
-        view->head.revision == 0
-            ? json_null()
-            : json_pack("{s:I, s:I, s:o}", "incarnation", (json_int_t)view->head.incarnation, "epoch",
-                        (json_int_t)view->head.epoch, "manifest", text_json(view->head.manifest));
-    json_t *json = json_pack("{s:I, s:b, s:b, s:o, s:o}", "incarnation", (json_int_t)view->incarnation,
-                             "runs", found->has_round && !found->has_ended, "has_ended", found->has_ended,
-                             "head", head, "members", members);
-    json_dumpf(json, stdout, JSON_INDENT(2));
-    printf("\n");
-    json_decref(json);
-}
-
 /* Asks, and waits until nobody is there. */
-static bool stop(struct coordination *coordination, struct arena *arena, struct found *found,
-                 struct diag_list *diags)
+static bool stop(struct coordination *coordination, struct cluster_found *found, struct diag_list *diags)
 {
     uint32_t said = UINT32_MAX;
     if (found->view.members_count > 0 && coordination_ask_stop(coordination, diags) != ETCD_DONE)
@@ -183,7 +138,7 @@ static bool stop(struct coordination *coordination, struct arena *arena, struct 
             fprintf(stderr, "%u workers are to stop, behind a checkpoint\n", found->view.members_count);
         said = found->view.members_count;
         nanosleep(&(struct timespec){.tv_nsec = WAIT_MS * 1000000L}, NULL);
-        if (!look(coordination, arena, found, diags))
+        if (!cluster_found_look(coordination, found, diags))
             return false;
     }
     if (must_leave)
@@ -195,34 +150,72 @@ static bool stop(struct coordination *coordination, struct arena *arena, struct 
     return true;
 }
 
+static bool rebuild(struct coordination *coordination, const struct arguments *arguments,
+                    struct diag_list *diags)
+{
+    struct coordination_address address;
+    return coordination_parse(str_from(arguments->flags.cluster), &address, diags) &&
+           cluster_rebuild(coordination, address.name, arguments->from, diags);
+}
+
+/* Does what the verb says. False after a diagnostic. */
+static bool act(struct arguments *arguments, struct coordination *coordination, struct cluster_found *found,
+                struct diag_list *diags)
+{
+    if (arguments->verb == REBUILD) /* there is no record to look at */
+        return rebuild(coordination, arguments, diags);
+    if (!cluster_found_look(coordination, found, diags))
+        return false;
+    switch (arguments->verb) {
+    case STATUS: (arguments->is_json ? cluster_found_print_json : cluster_found_print)(found); return true;
+    case STOP: return stop(coordination, found, diags);
+    case MOVE:
+    case REBALANCE:
+        arguments->move.within_us = arguments->change.within_us;
+        arguments->move.must_leave = &must_leave;
+        return cluster_move(coordination, &arguments->move, found, diags);
+    case GROW: arguments->change.kind = CLUSTER_GROW; break;
+    case SHRINK: arguments->change.kind = CLUSTER_SHRINK; break;
+    default: arguments->change.kind = CLUSTER_DRAIN; break;
+    }
+    return cluster_change(coordination, &arguments->change, found, diags);
+}
+
 int cmd_cluster(int argc, char **argv)
 {
     static const struct argp argp = {
         options_table,
         parse,
-        "status|stop etcd://HOST:PORT,HOST:PORT/NAME",
-        "Shows the workers of a job on several machines (`leat run --cluster`), or stops the job: all its workers end, "
-        "behind a last checkpoint, from which it goes on when they are started again.\v"
-        "Status: 0 done; 1 etcd does not answer, or there is no such cluster; 2 a flag or argument is wrong.",
+        "status etcd://HOST:PORT,HOST:PORT/NAME\ngrow etcd://.../NAME [N]\nshrink etcd://.../NAME N [WORKER...]\n"
+        "move etcd://.../NAME GROUPS|PART --to=WORKER\ndrain etcd://.../NAME WORKER\nrebalance etcd://.../NAME\nstop etcd://.../NAME\nrebuild etcd://.../NAME --from=HEAD",
+        "The workers of a job on several machines (`leat run --cluster`). `status` shows them. `grow` takes in workers that wait, as "
+        "many as may take part, or until there are N. `shrink` goes on with N workers; the named ones, and those with the highest "
+        "numbers, wait from then on. `drain` lets one worker leave, and its process ends; a WORKER is its number or address, as "
+        "`status` shows them. All three happen at a checkpoint with which the job goes on, so that nothing is executed again. "
+        "`rebalance` moves key groups while the job runs, so that all lanes have about as much work; `move` moves those that are "
+        "given, like 0-71,90, to a worker, likewise, or a part of the job that has one instance, like a learner or a sink, at a "
+        "checkpoint as above. "
+        "`stop` ends all workers, behind a last checkpoint, from which the job goes on when they are started again. Where etcd's "
+        "data was lost, `rebuild` writes its record anew, from the newest head.\v"
+        "Status: 0 done; 1 etcd does not answer, there is no such cluster, or the change cannot be made or was not made in time; 2 a "
+        "flag or argument is wrong.",
         0,
         0,
         0};
-    struct arguments arguments = {0};
+    struct arguments arguments = {.change = {.within_us = WITHIN_US, .must_leave = &must_leave}};
     struct arena arena = {0};
     struct diag_list diags;
-    struct found found;
+    struct cluster_found found = {.has_round = false};
+    arguments.change.names = arguments.names;
     argp_command(&argp, argc, argv, &arguments);
     const struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGINT, &action, NULL);
     diag_list_init(&diags, &arena);
-    struct coordination *coordination = open_cluster(&arguments.flags, &diags);
-    bool is_good = coordination != NULL && look(coordination, &arena, &found, &diags);
-    if (is_good && strcmp(arguments.verb, "stop") == 0)
-        is_good = stop(coordination, &arena, &found, &diags);
-    else if (is_good)
-        (arguments.is_json ? print_json : print_text)(&found);
+    struct coordination *coordination = cluster_found_open(&arguments.flags, &diags);
+    bool is_good = coordination != NULL && act(&arguments, coordination, &found, &diags);
     diag_print(stderr, &diags, NULL, false);
     coordination_close(coordination);
+    arena_free(&found.arena);
     arena_free(&arena);
     return is_good ? EXIT_GOOD : EXIT_FAILED;
 }

@@ -3,10 +3,10 @@
 #include "cli/commands.h"
 #include "cli/job.h"
 #include "cli/run_cluster.h"
+#include "cli/run_control.h"
 #include "cli/run_life.h"
 #include "cli/serve_beside.h"
 #include "cli/supervise.h"
-#include "cli/token.h"
 #include "control/api.h"
 #include "core/civil.h"
 #include "core/learner.h"
@@ -43,6 +43,7 @@ enum {
     KEY_SERVE,
     KEY_COMPARE,
     KEY_MOVE,
+    KEY_BALANCE,
     KEY_PROGRESS,
     KEY_UI,
     KEY_CONTROL,
@@ -50,12 +51,9 @@ enum {
     KEY_CONTROL_CERTIFICATE,
     KEY_CONTROL_KEY,
     KEY_LOG,
-    CONTROL_CONNECTIONS_MAX = 256
 };
 
 enum { DROPS_MAX = 256 };
-
-#define UI_ADDRESS "127.0.0.1:8081"
 
 struct run_arguments {
     struct job_load load;
@@ -64,9 +62,8 @@ struct run_arguments {
     bool is_fresh, is_resume;
     struct progress progress;
     const char *drops[DROPS_MAX];
-    bool has_ui; /* --ui or --control was given */
-    /* NULL: not given; the job's `ui` holds. */
-    const char *control, *control_token, *control_certificate, *control_key;
+    bool is_unbalanced; /* --balance=no */
+    struct run_control_flags control;
     struct api *api; /* NULL: none */
     struct run_cluster_flags cluster;
 };
@@ -77,6 +74,12 @@ static const struct argp_option options_table[] = {
      "read SOURCE from recorded files; sinks then only count rows, except those with --sink", 1},
     {"sink", KEY_SINK, "NAME=PATH", 0, "write sink NAME to a file", 1},
     {"workers", KEY_WORKERS, "N", 0, "number of lanes; the result does not depend on it", 2},
+    {"balance", KEY_BALANCE, "yes|asked|no", 0,
+     "let keys move between lanes, and with --cluster between workers, so that all have about as much work, in jobs with "
+     "checkpoints; the result does not depend on it. With asked, of several workers, only when `leat cluster rebalance` or `move` "
+     "asks. Without the flag: yes with --cluster, else no, because each lane gets a "
+     "database of its own for it",
+     2},
     {"resume", KEY_RESUME, NULL, 0, "resume from the newest checkpoint; fail if there is none", 3},
     {"fresh", KEY_FRESH, NULL, 0, "start anew, even if there are checkpoints", 3},
     {"from", KEY_FROM, "DIR", 0,
@@ -115,7 +118,7 @@ static const struct argp_option options_table[] = {
      "square of its tensor). Slow, and the CPU needs memory for all rows",
      5},
     {"move", KEY_MOVE, "SEED", 0,
-     "for tests of leat: let key groups move from lane to lane at checkpoints, by chance; the result does not depend on it",
+     "for tests of leat: let key groups move from lane to lane at checkpoints, and from worker to worker, by chance; the result does not depend on it",
      5},
     {"json", KEY_JSON, NULL, 0,
      "as JSON on stdout: the diagnostics of the job file, or the summary; what goes wrong in the run stays on stderr (as "
@@ -127,7 +130,7 @@ static const struct argp_option options_table[] = {
     {"ui", KEY_UI, "HOST:PORT", OPTION_ARG_OPTIONAL,
      "a page that shows the run, and the control API behind it: /metrics for Prometheus, /api/v1/figures, "
      "/api/v1/history and more (/api/v1/openapi.json), /healthz, /readyz; `leat ctl` tells it there what to do. "
-     "Without HOST:PORT: that of `ui` of the job, or " UI_ADDRESS "; port 0: any free one",
+     "Without HOST:PORT: that of `ui` of the job, or " RUN_CONTROL_ADDRESS "; port 0: any free one",
      6},
     {"control", KEY_CONTROL, "HOST:PORT", 0, "the same as --ui=HOST:PORT", 6},
     {"control-token-file", KEY_CONTROL_TOKEN, "FILE", 0,
@@ -139,13 +142,25 @@ static const struct argp_option options_table[] = {
     {"cluster", RUN_CLUSTER_CLUSTER, "URL", 0,
      "be one of several workers that run the job together, each started with the same command on a machine of its own; "
      "they find each other in etcd, at etcd://HOST:PORT,HOST:PORT/NAME. Files, and the job's checkpoint directory, must be seen "
-     "by all under the same paths. Ctrl-C: this worker leaves after a checkpoint, and the others go on",
+     "by all under the same paths. --from, --drop-state, --until, --order and --record-order must be given alike to all workers that "
+     "are there at one time. Ctrl-C: this worker leaves at a checkpoint, and the others go on with that",
      7},
     {"nodes", RUN_CLUSTER_NODES, "LEAST:MOST", 0,
      "with --cluster: how many workers the job may have; it begins with MOST, or with LEAST after --nodes-wait",
      7},
     {"nodes-wait", RUN_CLUSTER_NODES_WAIT, "TIME", 0,
      "with --cluster: how long to wait for MOST workers (default: 30s)", 7},
+    {"grow", RUN_CLUSTER_GROW, "auto|asked", 0,
+     "with --cluster: a worker that comes later is taken in at a checkpoint by itself (auto, the default), or when `leat cluster "
+     "grow` asks for that",
+     7},
+    {"drain-within", RUN_CLUSTER_DRAIN, "TIME", 0,
+     "with --cluster: how long a worker that gets Ctrl-C or SIGTERM waits for a checkpoint at which it leaves (default: 25s)",
+     7},
+    {"standby", RUN_CLUSTER_STANDBY, NULL, 0,
+     "with --cluster: wait, have the newest checkpoint of all workers ready on this machine's disk, and take the place of a worker that "
+     "dies, at once. A standby is no worker more: the job neither begins nor grows with it",
+     7},
     {"listen", RUN_CLUSTER_LISTEN, "HOST:PORT", 0,
      "with --cluster: where this worker takes the others' connections; HOST is an address of this machine, port 0 any free "
      "one. They are authenticated, and not encrypted: for a private network",
@@ -175,6 +190,16 @@ static uint64_t parse_number(const char *option, const char *argument, int64_t m
     return (uint64_t)number;
 }
 
+static error_t parse_balance(const char *argument, struct run_arguments *arguments, struct argp_state *state)
+{
+    arguments->options.moves_when_asked = strcmp(argument, "asked") == 0;
+    arguments->options.balances = strcmp(argument, "yes") == 0;
+    arguments->is_unbalanced = strcmp(argument, "no") == 0;
+    if (!arguments->options.balances && !arguments->options.moves_when_asked && !arguments->is_unbalanced)
+        argp_error(state, "--balance takes yes, asked or no, not `%s`", argument);
+    return 0;
+}
+
 /* --cluster: what several workers cannot do. */
 static void check_alone(const struct run_arguments *a, struct argp_state *state)
 {
@@ -182,13 +207,17 @@ static void check_alone(const struct run_arguments *a, struct argp_state *state)
     const struct {
         bool is_given;
         const char *flag;
-    } alone[] = {{a->load.is_replay, "replay"},      {a->load.sinks.count > 0, "sink"},
-                 {a->is_resume, "resume"},           {a->is_fresh, "fresh"},
-                 {o->from != NULL, "from"},          {o->take_over, "take-over"},
-                 {a->is_supervised, "supervise"},    {a->is_served, "serve"},
-                 {o->until_us != TIME_MAX, "until"}, {o->record_order != NULL, "record-order"},
-                 {o->order != NULL, "order"},        {o->compares, "compare"},
-                 {o->move_seed != 0, "move"},        {a->has_ui, "ui"}};
+    } alone[] = {{a->is_resume, "resume"},
+                 {a->is_fresh, "fresh"},
+                 {o->take_over, "take-over"},
+                 {o->compares, "compare"}};
+    if (a->is_served && a->cluster.cluster != NULL)
+        argp_error(
+            state,
+            "--serve is for a run that is alone: requests are answered from one checkpoint directory, and each worker has a "
+            "part of the state; `leat model export DIR/cluster/heads/head-...` writes a model of a head");
+    if (o->moves_when_asked && a->cluster.cluster == NULL)
+        argp_error(state, "--balance=asked is for several workers: give it with --cluster");
     for (size_t i = 0; i < ARRAY_COUNT(alone) && a->cluster.cluster != NULL; i++)
         if (alone[i].is_given)
             argp_error(state, "--%s is for a run that is alone: give it without --cluster", alone[i].flag);
@@ -208,7 +237,7 @@ static void check_together(const struct run_arguments *arguments, struct argp_st
             "--compare ends a run where devices differ, --supervise restarts it: give only one of them");
     if (arguments->is_served && (arguments->load.is_replay || arguments->load.replays.count > 0))
         argp_error(state, "--serve answers from the job's own checkpoints, which --replay does not write");
-    if ((arguments->control_certificate == NULL) != (arguments->control_key == NULL))
+    if ((arguments->control.certificate == NULL) != (arguments->control.key == NULL))
         argp_error(state, "--control-certificate and --control-key go together");
     if (arguments->options.drops_count > 0 && arguments->options.from == NULL)
         argp_error(state, "--drop-state needs --from");
@@ -220,6 +249,7 @@ static void set_mode(struct run_arguments *arguments)
 {
     struct run_options *options = &arguments->options;
     options->drops = arguments->drops;
+    options->wall_ahead_us = os_wall_us() - os_monotonic_us();
     options->may_repeat = arguments->is_fresh || options->from != NULL;
     options->mode = options->from != NULL  ? RUN_FROM
                     : arguments->is_fresh  ? RUN_FRESH
@@ -260,6 +290,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         if (!civil_parse(str_from(argument), &arguments->options.until_us))
             argp_error(state, "--until takes a time like 2024-05-01T00:00:00Z, not `%s`", argument);
         return 0;
+    case KEY_BALANCE: return parse_balance(argument, arguments, state);
     case KEY_MOVE: arguments->options.move_seed = parse_number("move", argument, INT32_MAX, state); return 0;
     case KEY_ORDER: arguments->options.order = argument; return 0;
     case KEY_RECORD_ORDER: arguments->options.record_order = argument; return 0;
@@ -279,12 +310,12 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_LOG: job_log_form(argument, state); return 0;
     case KEY_UI:
     case KEY_CONTROL:
-        arguments->has_ui = true;
-        arguments->control = argument != NULL ? argument : arguments->control;
+        arguments->control.has_ui = true;
+        arguments->control.address = argument != NULL ? argument : arguments->control.address;
         return 0;
-    case KEY_CONTROL_TOKEN: arguments->control_token = argument; return 0;
-    case KEY_CONTROL_CERTIFICATE: arguments->control_certificate = argument; return 0;
-    case KEY_CONTROL_KEY: arguments->control_key = argument; return 0;
+    case KEY_CONTROL_TOKEN: arguments->control.token = argument; return 0;
+    case KEY_CONTROL_CERTIFICATE: arguments->control.certificate = argument; return 0;
+    case KEY_CONTROL_KEY: arguments->control.key = argument; return 0;
     case ARGP_KEY_ARG:
         if (arguments->load.path != NULL)
             argp_error(state, "give one job only");
@@ -315,51 +346,6 @@ static void catch_signals(void)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
-}
-
-/* A flag's text, else that of the job's `ui`; NULL: neither. */
-static const char *or_of_job(const char *flag, struct str option, struct arena *arena)
-{
-    if (flag != NULL || option.length == 0)
-        return flag;
-    return arena_strndup(arena, option.data, option.length);
-}
-
-/* The page and the control API, where they are wanted. False after a diagnostic. */
-static bool start_api(struct run_arguments *arguments, struct diag_list *diags)
-{
-    /* A replay of a job that runs here must not take its place. */
-    bool is_replay = arguments->load.is_replay || arguments->load.replays.count > 0;
-    const struct job_ui *ui = &arguments->load.plan->config.ui;
-    struct arena *arena = arguments->load.plan->arena;
-    struct str listens = is_replay ? (struct str){"", 0} : ui->listen;
-    const char *address = or_of_job(arguments->control, listens, arena);
-    if (address == NULL && arguments->has_ui)
-        address = UI_ADDRESS;
-    if (address == NULL && (arguments->control_token != NULL || arguments->control_certificate != NULL)) {
-        struct diag *d = diag_error(
-            diags, DIAG_NO_COMMAND, (struct span){0},
-            "--control-token-file and --control-certificate need --ui, --control or `ui` of the job");
-        diag_hint(diags, d, "add --ui, which listens at " UI_ADDRESS);
-        return false;
-    }
-    if (address == NULL)
-        return true;
-    char *token = NULL;
-    const char *option = arguments->control_token != NULL ? "--control-token-file" : "`token_file` of `ui`";
-    if (!token_read(option, or_of_job(arguments->control_token, ui->token_file, arena), &token, diags))
-        return false;
-    bool has_own = arguments->control_certificate != NULL; /* then both files are of the flags */
-    struct net_listen listen = net_listen_defaults(str_from(address));
-    listen.connections_max = CONTROL_CONNECTIONS_MAX;
-    listen.certificate = or_of_job(arguments->control_certificate, ui->certificate, arena);
-    listen.key = has_own ? arguments->control_key : or_of_job(NULL, ui->key, arena);
-    listen.token = token;
-    listen.flags = "control-";
-    arguments->api = api_start(arguments->load.plan, &listen, diags);
-    arguments->options.looks_at_columns = true;
-    free(token);
-    return arguments->api != NULL;
 }
 
 /* Shows the run until it ends. Looks at it every 40 ms, which is smooth for the eye and costs nothing. */
@@ -432,8 +418,9 @@ static int run_job(struct run_arguments *arguments)
     claim_options(arguments);
     if (!claims_check(load->plan->claims, &load->diags))
         return EXIT_FAILED;
-    if (!start_api(arguments, &load->diags))
+    if (!run_control_start(&arguments->control, load, &arguments->api, &load->diags))
         return EXIT_FAILED;
+    arguments->options.looks_at_columns = arguments->api != NULL;
     struct run *run = run_new(load->plan, &arguments->options, &load->diags);
     if (run == NULL && interrupts > 0)
         return EXIT_INTERRUPTED;
@@ -463,11 +450,13 @@ static int run_worker(struct run_arguments *arguments)
 {
     const struct run_cluster_options options = {.flags = &arguments->cluster,
                                                 .load = &arguments->load,
-                                                .lanes = arguments->options.lanes,
+                                                .run = &arguments->options,
+                                                .control = &arguments->control,
                                                 .is_quiet = arguments->is_quiet,
                                                 .progress = arguments->progress,
-                                                .interrupts = &interrupts,
                                                 .has_begun = &has_begun};
+    arguments->options.balances = !arguments->is_unbalanced;
+    claim_options(arguments);
     return claims_check(arguments->load.plan->claims, &arguments->load.diags) ? run_cluster(&options)
                                                                               : EXIT_FAILED;
 }
@@ -514,8 +503,9 @@ int cmd_run(int argc, char **argv)
         0,
         0,
         0};
-    struct run_arguments arguments = {.options = {.until_us = TIME_MAX, .stop = &interrupts},
-                                      .cluster = {.wait_us = RUN_CLUSTER_WAIT_US}};
+    struct run_arguments arguments = {
+        .options = {.until_us = TIME_MAX, .stop = &interrupts},
+        .cluster = {.wait_us = RUN_CLUSTER_WAIT_US, .drain_us = RUN_CLUSTER_DRAIN_US}};
     argv = job_join_values(&argc, argv);
     argp_command(&argp, argc, argv, &arguments);
     set_mode(&arguments);

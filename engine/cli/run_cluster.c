@@ -1,12 +1,23 @@
 /* `leat run --cluster`. A worker of the cluster (cluster/worker.h) runs the job in one round after the other: each round begins
  * with the head, and a run of this process has its part of it. */
-#include "cli/run_cluster.h"
+#include "cli/run_cluster_internal.h"
 
 #include "cli/cluster_directory.h"
+#include "cli/cluster_heads.h"
+#include "cli/cluster_inputs.h"
+#include "cli/cluster_moves.h"
+#include "cli/cluster_prune.h"
+#include "cli/cluster_standby.h"
+#include "cli/cluster_store.h"
 #include "cli/commands.h"
+#include "cli/guard.h"
+#include "cli/run_cluster_job.h"
+#include "cli/run_leave.h"
 #include "cli/run_life.h"
+#include "cli/run_wait.h"
 #include "cli/token.h"
 #include "cluster/worker.h"
+#include "core/diag_copy.h"
 #include "core/hex.h"
 #include "core/log.h"
 #include "core/mem.h"
@@ -18,165 +29,16 @@
 #include <stdlib.h>
 #include <sys/random.h>
 #include <time.h>
-#include <unistd.h>
 
 enum {
     LOOK_US = 40000,
-    SAY_WAIT_US = 10000000,
-    RETURN_US =
-        5000000, /* in which workers that have gone may come back, before the others begin without them */
-    ASK_AGAIN_US = 1000000,
+    RETURN_US = 3000000,    /* for those that have gone to come back, before the others begin without them */
+    GROW_REST_US = 2000000, /* before workers that wait are taken in: others may come */
     GOING_US = 2000000,
     LIFE_GOES_ON = -1, /* in place of an exit status: the worker goes on */
 };
 
-struct cluster {
-    const struct run_cluster_options *o;
-    struct job_load *load;
-    struct worker *worker;
-    struct arena arena;
-    struct cluster_directory directory;
-    char job_digest[2 * CHECKPOINT_DIGEST_BYTES + 1], job_run[2 * sizeof(struct run_id) + 1];
-    uint32_t lives;
-    char said[400];
-    int64_t said_us;
-};
-
-/* A run in one round. */
-struct part {
-    struct cluster *cluster;
-    const struct rendezvous_round *round;
-    struct run_peers peers;
-    struct run *run;
-    struct run_life *life;
-    struct byte_buffer head; /* manifest with which it begins */
-    bool has_seen_parts;
-    _Atomic uint32_t
-        unseen; /* whose checkpoint this worker, the leader, does not see, and one more; 0: nobody's */
-    _Atomic uint32_t bad_from; /* who sent a message that this run cannot have, and one more; 0: nobody */
-};
-
-/* --- Heads --- */
-
-static void digest_text(struct str bytes, char *text)
-{
-    uint8_t digest[CHECKPOINT_DIGEST_BYTES];
-    checkpoint_digest_of(bytes, digest);
-    hex_text(digest, sizeof(digest), text);
-}
-
-/* Reads the manifest with which the round begins; empty: it begins with nothing. False after a diagnostic. */
-static bool read_head(struct part *part)
-{
-    struct cluster *c = part->cluster;
-    const struct cluster_head *head = &part->round->head;
-    char digest[2 * CHECKPOINT_DIGEST_BYTES + 1], name[RUN_HEAD_NAME_BYTES];
-    bool is_there;
-    if (head->revision == 0)
-        return cluster_directory_before(&c->directory, &part->head, &is_there);
-    run_head_name((uint32_t)head->incarnation + c->directory.before, head->epoch, name);
-    const char *path = arena_printf(&c->arena, "%s/%s", c->directory.heads, name);
-    struct run_head *decoded = mem_alloc(sizeof(*decoded));
-    bool is_good = run_head_load(path, &part->head, decoded, &c->load->diags);
-    free(decoded);
-    digest_text((struct str){part->head.data, part->head.length}, digest);
-    if (!is_good || (str_is(head->manifest, name) && str_is(head->digest, digest)))
-        return is_good;
-    struct diag *d = diag_error(&c->load->diags, DIAG_CHECKPOINT_DAMAGED, (struct span){0},
-                                "`%s` is not the head: etcd names `%.*s` of digest %.*s, found digest %s",
-                                path, STR_ARGS(head->manifest), STR_ARGS(head->digest), digest);
-    diag_hint(&c->load->diags, d, "do all workers see the same checkpoint directory?");
-    return false;
-}
-
-/* Tells what went wrong with a head, on the coordinator's thread. */
-static void say_diags(const struct diag_list *diags)
-{
-    for (unsigned i = 0; i < diags->count; i++)
-        log_say(LOG_LEVEL_WARNING, "%s%s%s", diags->items[i].message,
-                diags->items[i].cause != NULL ? ": " : "",
-                diags->items[i].cause != NULL ? diags->items[i].cause : "");
-}
-
-/* Whether this worker sees the parts of all others: else nobody could begin with the head. Looks at the first head of a round. */
-static bool parts_are_seen(struct part *part, struct str manifest, struct diag_list *diags)
-{
-    const char *why;
-    struct run_head *head = mem_alloc(sizeof(*head));
-    bool are_seen = part->has_seen_parts || run_head_decode(manifest, head, &why);
-    for (uint32_t i = 0; are_seen && !part->has_seen_parts && i < head->count; i++) {
-        const struct run_head_part *other = &head->parts[i];
-        char path[CHECKPOINT_PATH_BYTES];
-        uint8_t digest[CHECKPOINT_DIGEST_BYTES];
-        uint64_t bytes;
-        snprintf(path, sizeof(path), "%.*s", STR_ARGS(other->directory));
-        const struct checkpoint_dir_options options = {.path = path, .read_only = true};
-        struct checkpoint_dir *dir = checkpoint_dir_open(&options, diags);
-        are_seen = dir != NULL && checkpoint_digest(dir, other->id, digest, &bytes, diags) &&
-                   memcmp(digest, other->digest, sizeof(digest)) == 0;
-        checkpoint_dir_close(dir);
-        if (!are_seen)
-            atomic_store(&part->unseen, i + 1);
-    }
-    part->has_seen_parts = are_seen;
-    free(head);
-    if (!are_seen)
-        run_abandon(part->run);
-    return are_seen;
-}
-
-/* Ends the wait for etcd. */
-static bool gives_up(void *user)
-{
-    const struct part *part = user;
-    return run_is_failing(part->run);
-}
-
-/* Implements run_peers.publish. */
-static bool publish(void *engine, uint64_t epoch, struct str manifest)
-{
-    struct part *part = engine;
-    struct cluster *c = part->cluster;
-    uint32_t incarnation = part->peers.incarnation, removed;
-    char name[RUN_HEAD_NAME_BYTES], digest[2 * CHECKPOINT_DIGEST_BYTES + 1];
-    struct arena arena = {.block_bytes = 4096};
-    struct diag_list diags;
-    diag_list_init(&diags, &arena);
-    run_head_name(incarnation, epoch, name);
-    digest_text(manifest, digest);
-    if (!parts_are_seen(part, manifest, &diags)) {
-        say_diags(&diags);
-        arena_free(&arena);
-        return false;
-    }
-    bool is_head = run_head_write(c->directory.heads, incarnation, epoch, manifest, &diags) &&
-                   failpoint("head.publish") == 0 &&
-                   worker_publish(c->worker, epoch, str_from(name), str_from(digest), gives_up, part);
-    (void)failpoint("head.moved");
-    if (is_head)
-        (void)!run_head_prune(c->directory.heads, incarnation, epoch,
-                              (uint32_t)c->load->plan->config.checkpoint.keep.last, &removed,
-                              &diags); /* old files cost room alone */
-    say_diags(&diags);
-    arena_free(&arena);
-    return is_head;
-}
-
 /* --- A run in a round --- */
-
-/* Implements run_peers.is_replaced. */
-static bool is_replaced(void *engine)
-{
-    const struct part *part = engine;
-    return cluster_directory_is_replaced(&part->cluster->directory, part->peers.incarnation);
-}
-
-/* Implements run_peers.send. */
-static void send_message(void *engine, uint32_t to, struct str message)
-{
-    const struct part *part = engine;
-    worker_send(part->cluster->worker, to, message);
-}
 
 /* Implements worker_calls.receive. */
 static void receive(void *user, uint32_t from, struct str message)
@@ -188,6 +50,13 @@ static void receive(void *user, uint32_t from, struct str message)
     run_abandon(part->run);
 }
 
+/* Implements worker_calls.has_room. */
+static void has_room(void *user, uint32_t to)
+{
+    const struct part *part = user;
+    run_has_room(part->run, to);
+}
+
 /* Implements worker_calls.is_over. */
 static void is_over(void *user)
 {
@@ -195,50 +64,17 @@ static void is_over(void *user)
     run_abandon(part->run);
 }
 
-static bool set_peers(struct part *part)
+/* Whether this worker is to leave the others: it was asked to. */
+static bool is_leaving(const struct cluster *c)
 {
-    struct cluster *c = part->cluster;
-    const struct rendezvous_round *round = part->round;
-    part->peers = (struct run_peers){
-        .self = round->self,
-        .count = round->count,
-        .leader = round->leader,
-        .send = send_message,
-        .engine = part,
-        .directory = arena_printf(&c->arena, "%s/worker-%u", c->directory.folder, round->self),
-        .incarnation = (uint32_t)round->incarnation + c->directory.before,
-        .publish = publish,
-        .is_replaced = is_replaced};
-    if (round->incarnation <= UINT32_MAX - c->directory.before &&
-        hex_bytes(round->run, part->peers.job_run, sizeof(part->peers.job_run)))
-        return true;
-    diag_error(&c->load->diags, DIAG_CLUSTER_LOST, (struct span){0},
-               "the cluster's record has no id of the job, or incarnations beyond 32 bits");
-    return false;
+    return *c->o->run->stop > 0 || worker_must_leave(c->worker);
 }
 
-/* This worker leaves in order: behind a checkpoint, so that the others need not do its work again. */
-struct leaving {
-    bool is_asked;
-    uint64_t until; /* epoch of a checkpoint behind which it leaves */
-    int64_t asked_us;
-};
-
-/* Returns whether it may leave now. */
-static bool leave_in_order(struct part *part, struct leaving *leaving)
+static bool leave_in_order(struct part *part, bool has_ended)
 {
-    struct run_checkpoint_turn turn;
-    int64_t now = os_monotonic_us();
-    if (!run_checkpoint_turn(part->run, &turn))
-        return true;
-    if (!leaving->is_asked)
-        leaving->until = turn.next;
-    if (!leaving->is_asked || now - leaving->asked_us >= ASK_AGAIN_US) {
-        run_checkpoint(part->run);
-        leaving->asked_us = now;
-    }
-    leaving->is_asked = true;
-    return turn.published >= leaving->until;
+    struct cluster *c = part->cluster;
+    const struct run_leave how = {*c->o->run->stop > 0, has_ended, c->o->flags->drain_us};
+    return run_leave_in_order(c->worker, part->life, &how, &c->leaving_us);
 }
 
 static void stop(struct part *part, bool *is_stopping, const char *why)
@@ -250,29 +86,40 @@ static void stop(struct part *part, bool *is_stopping, const char *why)
     *is_stopping = true;
 }
 
+/* What others than Ctrl-C ask for: a stop of the job, by `leat cluster stop` or the control API, or a checkpoint. */
+static void do_what_is_asked(struct part *part, bool *is_stopping)
+{
+    struct worker *worker = part->cluster->worker;
+    enum api_want want = part->api == NULL ? API_WANTS_NOTHING : api_wants(part->api);
+    if (worker_must_stop(worker))
+        stop(part, is_stopping, "stopping after a checkpoint, as `leat cluster stop` has asked");
+    if (want == API_WANTS_STOP) {
+        worker_ask_stop(worker); /* else those that wait for a place would go on */
+        stop(part, is_stopping, "the job stops after a checkpoint, as the control API was asked to");
+    }
+    if (want == API_WANTS_CHECKPOINT)
+        run_checkpoint(part->run);
+}
+
 /* Shows the run until it ends. Returns whether this worker leaves before. */
 static bool watch(struct part *part)
 {
-    struct leaving leaving = {0};
-    bool is_told = false, is_stopping = false;
+    const struct cluster *c = part->cluster;
+    bool is_stopping = false;
     while (!run_has_ended(part->run)) {
         nanosleep(&(struct timespec){.tv_nsec = LOOK_US * 1000}, NULL);
         run_life_look(part->life);
-        if (worker_must_stop(part->cluster->worker))
-            stop(part, &is_stopping, "stopping after a checkpoint, as `leat cluster stop` has asked");
-        if (*part->cluster->o->interrupts == 0)
-            continue;
-        if (part->round->count == 1)
+        do_what_is_asked(part, &is_stopping);
+        cluster_standby_look(c->standby, part->run, part->round);
+        cluster_moves_look(&part->cluster->moves, part->run, part->round);
+        if (*c->o->run->stop > 0 && part->round->count == 1)
             stop(part, &is_stopping, "stopping after a checkpoint; a second Ctrl-C stops at once");
-        else if (!is_told)
-            run_life_say(
-                part->life,
-                "leaving after a checkpoint; the other workers go on; a second Ctrl-C stops at once");
-        is_told = true;
-        if (part->round->count > 1 && leave_in_order(part, &leaving)) {
+        else if (!worker_must_stop(c->worker) && is_leaving(c) && leave_in_order(part, false)) {
             run_abandon(part->run);
             return true;
         }
+        if (part->round->self == part->round->leader && worker_changes(c->worker))
+            stop(part, &is_stopping, "the workers change, at a checkpoint");
     }
     return false;
 }
@@ -287,12 +134,8 @@ static int judge_failure(struct part *part)
     bool may_be_theirs = diags->errors > 0 || unseen > 0;
     bool is_own = worker_await(c->worker, WORKER_RUNS, may_be_theirs ? GOING_US : 0) == WORKER_RUNS;
     if (is_own && unseen > 0) {
-        struct diag *d =
-            diag_error(diags, DIAG_FOREIGN_DIRECTORY, (struct span){0},
-                       "the checkpoint of worker %u, at %.*s, is not in `%s` as this worker sees it",
-                       unseen - 1, STR_ARGS(part->round->workers[unseen - 1].address), c->directory.folder);
-        diag_hint(diags, d,
-                  "`dir` of `checkpoint` must be one directory that all workers see under the same path");
+        cluster_heads_refuse_unseen(&part->heads, unseen - 1, part->round->workers[unseen - 1].address,
+                                    c->load->plan->config.checkpoint.store, diags);
         return EXIT_FAILED;
     }
     if (bad_from > 0) {
@@ -302,9 +145,10 @@ static int judge_failure(struct part *part)
         diag_hint(diags, d, "start all workers with the same job and the same version of leat");
         return EXIT_FAILED;
     }
-    if (is_own && diags->errors > 0 && !diag_has_code(diags, DIAG_TAKEN_OVER))
+    if (is_own && diags->errors > 0 && !diag_has_code(diags, DIAG_TAKEN_OVER) &&
+        !cluster_store_is_away(diags))
         return EXIT_FAILED;
-    if (*c->o->interrupts > 0)
+    if (*c->o->run->stop > 0)
         return c->lives > 0 ? EXIT_GOOD : EXIT_INTERRUPTED;
     for (unsigned i = 0; i < diags->count; i++) /* effects of other workers that went */
         log_say(LOG_LEVEL_WARNING, "%s", diags->items[i].message);
@@ -319,20 +163,29 @@ static int await_others(struct part *part)
     struct cluster *c = part->cluster;
     const struct rendezvous_round *round = part->round;
     enum worker_state state = WORKER_RUNS;
-    while (state == WORKER_RUNS && !run_has_all_figures(part->run) && atomic_load(&part->bad_from) == 0)
+    bool leaves = false, is_stopping = *c->o->run->stop > 0 && round->count == 1; /* that end was asked for */
+    while (state == WORKER_RUNS && !leaves && !run_has_all_figures(part->run) &&
+           atomic_load(&part->bad_from) == 0) {
         state = worker_await(c->worker, WORKER_RUNS, LOOK_US);
+        leaves = is_leaving(c) && !is_stopping && leave_in_order(part, true);
+    }
     if (atomic_load(&part->bad_from) > 0)
         return judge_failure(part);
     run_life_count_all(part->life);
-    if (state == WORKER_RUNS)
-        worker_say_ended(c->worker, run_life_stats(part->life)->is_finished);
-    bool is_stopping = *c->o->interrupts > 0; /* it is the end that was asked for */
-    while (state == WORKER_RUNS && (is_stopping || *c->o->interrupts == 0))
+    if (state == WORKER_RUNS && !leaves)
+        run_leave_at_end(c->worker, part->life, round->self == round->leader && *c->o->run->stop == 0);
+    while (state == WORKER_RUNS && !leaves) {
         state = worker_await(c->worker, WORKER_RUNS, LOOK_US);
-    if (state == WORKER_RUNS) {
-        log_say(LOG_LEVEL_INFO, "leaving; all is in the head, and the other workers end the job");
-        return EXIT_GOOD;
+        leaves = worker_may_leave(c->worker) || (is_leaving(c) && !is_stopping && leave_in_order(part, true));
     }
+    if (state != WORKER_HAS_ENDED && round->self == round->leader)
+        log_say(LOG_LEVEL_INFO, "ended at a checkpoint: %" PRIu64 " records are done",
+                run_life_stats(part->life)->records);
+    if (state != WORKER_HAS_ENDED && c->leaving_us > 0)
+        log_say(LOG_LEVEL_INFO,
+                "left the cluster; all is in the head, and the other workers go on from that");
+    if (state == WORKER_RUNS)
+        return EXIT_GOOD;
     if (state == WORKER_HAS_ENDED && round->self == round->leader)
         run_life_summarize(part->life, true);
     else if (state == WORKER_HAS_ENDED)
@@ -342,24 +195,122 @@ static int await_others(struct part *part)
     return LIFE_GOES_ON;
 }
 
-static bool begin_run(struct part *part)
+/* Implements worker_options.describe. */
+static char *describe_inputs(void *user, uint64_t incarnation)
+{
+    const struct cluster *c = user;
+    return cluster_inputs_describe(c->load->plan, c->directory.name, incarnation);
+}
+
+/* Implements worker_options.place. */
+static char *place(void *user, const struct rendezvous_round *last, const struct rendezvous_round *next)
+{
+    const struct cluster *c = user;
+    return cluster_moves_place(&c->moves, last, next);
+}
+
+static bool has_inputs(struct part *part)
+{
+    const struct cluster *c = part->cluster;
+    const struct rendezvous_round *round = part->round;
+    const struct rendezvous_worker *leader = &round->workers[round->leader];
+    const char *who = arena_printf(&part->cluster->arena, "worker %u at %.*s on %.*s", round->leader,
+                                   STR_ARGS(leader->address), STR_ARGS(leader->host));
+    return round->self == round->leader || round->inputs.length == 0 ||
+           cluster_inputs_compare(c->load->plan, round->inputs, who, &c->load->diags);
+}
+
+/* The page and the API, which this worker has had while it waited. False after a diagnostic. */
+static bool take_api(struct part *part)
 {
     struct cluster *c = part->cluster;
-    const struct worker_calls calls = {receive, is_over};
-    if (!cluster_directory_claim(&c->directory) || !set_peers(part) ||
-        !cluster_directory_announce(&c->directory, part->peers.incarnation) || !read_head(part))
+    part->api = c->api;
+    c->api = NULL;
+    c->has_tried_api = false;
+    c->wait.said[0] = '\0'; /* a later wait is for something else */
+    return part->api != NULL || run_control_start(c->o->control, c->load, &part->api, &c->load->diags);
+}
+
+/* Makes the run, with what the store or the shared directory has. False after a diagnostic. */
+static bool make_run(struct part *part)
+{
+    struct cluster *c = part->cluster;
+    bool has_store = c->load->plan->config.checkpoint.store.length > 0;
+    if (!has_inputs(part) ||
+        (has_store &&
+         (part->heads.store == NULL || !cluster_store_claim(part->heads.store, &c->directory))) ||
+        !cluster_directory_claim(&c->directory) || !run_cluster_set_peers(part) ||
+        !cluster_directory_announce(&c->directory, part->peers.incarnation) || !run_cluster_read_head(part))
         return false;
-    const struct run_options options = {.peers = &part->peers,
-                                        .lanes = part->round->lanes,
-                                        .until_us = TIME_MAX,
-                                        .stop = c->o->interrupts,
-                                        .take_over = true,
-                                        .head = {part->head.data, part->head.length}};
+    struct run_options options =
+        run_cluster_life(c->o->run, (struct str){part->head.data, part->head.length}, c->lives == 0);
+    options.peers = &part->peers;
+    options.lanes = part->round->lanes;
+    if (!take_api(part))
+        return false;
+    options.looks_at_columns = part->api != NULL;
     part->run = run_new(c->load->plan, &options, &c->load->diags);
     if (part->run == NULL)
+        api_stop(part->api);
+    return part->run != NULL;
+}
+
+/* Ends the wait for the store as soon as the round is over, or this worker is to end, to leave, or to stop the job: there is no run yet that
+ * could be abandoned. */
+static bool gives_up_store(void *user)
+{
+    struct part *part = user;
+    const struct cluster *c = part->cluster;
+    if (!run_cluster_is_over(part) && !is_leaving(c) && !worker_must_stop(c->worker))
         return false;
-    worker_attach(c->worker, &calls, part);
+    checkpoint_store_cancel(part->heads.store);
     return true;
+}
+
+static bool begin_run(struct part *part)
+{
+    struct guard guard = {0};
+    struct cluster *c = part->cluster;
+    const struct worker_calls calls = {receive, has_room, is_over};
+    struct str url = c->load->plan->config.checkpoint.store;
+    part->heads =
+        (struct cluster_heads){.directory = &c->directory,
+                               .store = url.length == 0 ? NULL : cluster_store_open(url, &c->load->diags)};
+    if (part->round->self == part->round->leader)
+        part->prune =
+            cluster_prune_new(&c->directory, url, (uint32_t)c->load->plan->config.checkpoint.keep.last);
+    if (part->heads.store != NULL)
+        guard_begin(&guard, gives_up_store, part);
+    bool is_made = make_run(part), is_cancelled = guard_end(&guard);
+    if (is_made && is_cancelled)
+        run_abandon(part->run);
+    if (is_made)
+        worker_attach(c->worker, &calls, part);
+    return is_made;
+}
+
+/* A worker that leaves keeps --drain-within also while the last checkpoint, or a sink, does not come to its end. */
+static bool gives_up_last(void *user)
+{
+    struct part *part = user;
+    if (part->round->count == 1 || !is_leaving(part->cluster) || !leave_in_order(part, false))
+        return false;
+    run_abandon(part->run);
+    return true;
+}
+
+/* Shows the run until it ends. Returns an exit status, or LIFE_GOES_ON. */
+static int see_run(struct part *part, bool is_started)
+{
+    struct guard guard = {0};
+    bool leaves = is_started && watch(part);
+    run_life_hide(part->life);
+    if (!leaves)
+        guard_begin(&guard, gives_up_last, part);
+    bool is_good = run_life_wait(part->life, is_started);
+    leaves |= guard_end(&guard) && !is_good;
+    cluster_moves_end(&part->cluster->moves, part->run, part->round);
+    return leaves ? EXIT_GOOD : is_good ? await_others(part) : judge_failure(part);
 }
 
 /* Runs the job in the round that goes on. Returns an exit status, or LIFE_GOES_ON. */
@@ -371,23 +322,27 @@ static int run_part(struct cluster *c)
     part->round = worker_round(c->worker);
     uint64_t incarnation = part->round->incarnation;
     bool has_head = false;
+    part->is_prepared = cluster_standby_end(c->standby, &part->round->head);
     if (begin_run(part)) {
         const struct run_life_options options = {
-            .load = c->load, .is_quiet = c->o->is_quiet, .progress = c->o->progress};
+            .load = c->load, .api = part->api, .is_quiet = c->o->is_quiet, .progress = c->o->progress};
         part->life = run_life_begin(&options, part->run);
         bool is_started = run_start(part->run);
         *c->o->has_begun = 1;
         c->lives++;
-        bool leaves = is_started && watch(part), is_good = run_life_wait(part->life, is_started);
-        status = leaves ? EXIT_GOOD : is_good ? await_others(part) : judge_failure(part);
+        status = see_run(part, is_started);
         worker_detach(c->worker);
         has_head = run_life_stats(part->life)->checkpoints > 0;
-        if (leaves)
-            log_say(LOG_LEVEL_INFO, "left the cluster; the other workers go on from the newest head");
         run_life_free(part->life);
         run_free(part->run);
     } else
         status = judge_failure(part);
+    if (part->round->self == part->round->leader) {
+        free(c->inputs);
+        c->inputs = mem_str(part->round->inputs);
+    }
+    cluster_prune_free(part->prune, status != LIFE_GOES_ON);
+    checkpoint_store_close(part->heads.store);
     buffer_free(&part->head);
     free(part);
     if (status == LIFE_GOES_ON)
@@ -397,29 +352,20 @@ static int run_part(struct cluster *c)
 
 /* --- The cluster --- */
 
-static void say_waits(struct cluster *c)
+/* Who looks at this worker's page is told for what it waits. Where the page cannot be had now, the round says why: another worker of this
+ * machine may have the port until then. */
+static void show_wait(struct cluster *c)
 {
-    char text[sizeof(c->said)];
-    int64_t now = os_monotonic_us();
-    worker_waits_for(c->worker, text, sizeof(text));
-    if (text[0] == '\0' || (strcmp(text, c->said) == 0 && now - c->said_us < SAY_WAIT_US))
-        return;
-    log_say(LOG_LEVEL_INFO, "waiting: %s", text);
-    snprintf(c->said, sizeof(c->said), "%s", text);
-    c->said_us = now;
-}
-
-static void take_diags(struct cluster *c)
-{
-    const struct diag_list *from = worker_diags(c->worker);
-    for (unsigned i = 0; i < from->count; i++) {
-        const struct diag *item = &from->items[i];
-        struct diag *d = diag_error(&c->load->diags, item->code, (struct span){0}, "%s", item->message);
-        if (item->cause != NULL)
-            diag_cause(&c->load->diags, d, "%s", item->cause);
-        if (item->hint != NULL)
-            diag_hint(&c->load->diags, d, "%s", item->hint);
+    struct arena arena = {.block_bytes = 4096};
+    struct diag_list diags;
+    if (!c->has_tried_api) {
+        diag_list_init(&diags, &arena);
+        (void)!run_control_start(c->o->control, c->load, &c->api, &diags);
+        arena_free(&arena);
+        c->has_tried_api = true;
     }
+    if (c->api != NULL)
+        api_waits(c->api, c->wait.said);
 }
 
 static int take_part(struct cluster *c)
@@ -436,14 +382,18 @@ static int take_part(struct cluster *c)
             status = EXIT_GOOD;
             break;
         case WORKER_REFUSED:
-            take_diags(c);
+            diag_add_all(&c->load->diags, worker_diags(c->worker));
             status = EXIT_FAILED;
             break;
         default:
-            say_waits(c);
-            if (worker_must_stop(c->worker))
+            run_wait_say(&c->wait, c->worker);
+            show_wait(c);
+            cluster_standby_wait(c->standby);
+            if (worker_must_stop(c->worker) || worker_must_leave(c->worker))
                 status = EXIT_GOOD;
-            else if (*c->o->interrupts > 0)
+            else if (!run_wait_compare(&c->wait, c->worker, c->load->plan, &c->load->diags))
+                status = EXIT_FAILED;
+            else if (*c->o->run->stop > 0)
                 status = c->lives > 0 ? EXIT_GOOD : EXIT_INTERRUPTED;
         }
     }
@@ -452,24 +402,11 @@ static int take_part(struct cluster *c)
 
 static void describe_job(struct cluster *c)
 {
-    const struct job_load *load = c->load;
-    struct byte_buffer text = {0};
     uint8_t id[sizeof(struct run_id)];
-    buffer_append(&text, load->source.text.data, load->source.text.length);
-    for (uint32_t i = 0; i < load->settings.count; i++)
-        buffer_printf(&text, "\n%.*s=%.*s", STR_ARGS(load->settings.names[i]),
-                      STR_ARGS(load->settings.values[i]));
-    digest_text((struct str){text.data, text.length}, c->job_digest);
-    buffer_free(&text);
+    run_cluster_digest(c->load, c->directory.job);
+    c->flags = run_cluster_same(c->o->run, &c->arena);
     leat_assert(getrandom(id, sizeof(id), 0) == (ssize_t)sizeof(id));
     hex_text(id, sizeof(id), c->job_run);
-}
-
-static uint32_t lanes_of(const struct cluster *c)
-{
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    int64_t lanes = c->o->lanes > 0 ? c->o->lanes : c->load->plan->config.workers;
-    return lanes > 0 ? (uint32_t)lanes : cores > 0 ? (uint32_t)MIN(cores, 256) : 1;
 }
 
 static bool refuse_job(struct cluster *c, const char *why, const char *hint)
@@ -487,19 +424,26 @@ static bool begin(struct cluster *c)
     char *password = NULL;
     bool has_history;
     if (directory.length == 0)
-        return refuse_job(c, "the job takes no checkpoints, from which workers go on when one dies",
-                          "set a directory that all workers see: `checkpoint: { dir: \"/shared/NAME\" }`");
+        return refuse_job(
+            c, "the job takes no checkpoints, from which workers go on when one dies",
+            "set a directory that all workers see: `checkpoint: { dir: \"/shared/NAME\" }`; or one of each "
+            "worker's own, and a store");
     if (!coordination_parse(str_from(flags->cluster), &address, &c->load->diags))
         return false;
     c->directory =
         (struct cluster_directory){.path = arena_strndup(&c->arena, directory.data, directory.length),
                                    .name = address.name,
+                                   .is_own = c->load->plan->config.checkpoint.store.length > 0,
                                    .arena = &c->arena,
                                    .diags = &c->load->diags};
     if (!cluster_directory_look(&c->directory, &has_history) ||
+        !cluster_store_look_first(c->load->plan->config.checkpoint.store, &c->directory, &has_history) ||
         !token_read("--etcd-password-file", flags->password_file, &password, &c->load->diags))
         return false;
     describe_job(c);
+    if (strlen(c->flags) > COORDINATION_TEXT_BYTES_MAX)
+        return refuse_job(c, "the flags that all workers must be given alike have more than 4096 bytes",
+                          "give shorter paths, or fewer --drop-state");
     const struct worker_options options = {
         .coordination = {.address = str_from(flags->cluster),
                          .etcd = {.authority = flags->authority,
@@ -508,21 +452,35 @@ static bool begin(struct cluster *c)
                                   .user = flags->user,
                                   .password = password},
                          .lease_s = flags->lease_s},
-        .job = {.digest = str_from(c->job_digest),
-                .version = STR(LEAT_VERSION),
+        .job = {.digest = str_from(c->directory.job),
+                .version = run_cluster_version(),
                 .profile = STR("cpu"),
                 .run = str_from(c->job_run)},
+        .flags = str_from(c->flags),
         .least = flags->least,
         .most = flags->most,
         .wait_us = flags->wait_us,
         .return_us = RETURN_US,
+        .grows = !flags->grows_when_asked,
+        .rest_us = GROW_REST_US,
+        .is_standby = flags->is_standby,
         .listen = flags->listen,
         .advertise = flags->advertise,
-        .lanes = lanes_of(c),
+        .lanes = run_cluster_lanes(c->o->run, c->load->plan),
+        .links_bytes = c->load->plan->config.memory_bytes / RUN_LINKS_PART,
+        .describe = describe_inputs,
+        .place = place,
+        .user = c,
         .has_history = has_history,
     };
-    c->worker = worker_new(&options, &c->load->diags);
+    c->moves.plan = c->load->plan;
+    c->worker = c->moves.worker = worker_new(&options, &c->load->diags);
     free(password);
+    const struct cluster_standby_options standby = {.worker = c->worker,
+                                                    .directory = &c->directory,
+                                                    .store = c->load->plan->config.checkpoint.store,
+                                                    .keep_free = c->load->plan->config.checkpoint.free_bytes};
+    c->standby = c->worker != NULL && flags->is_standby ? cluster_standby_new(&standby) : NULL;
     return c->worker != NULL;
 }
 
@@ -530,7 +488,14 @@ int run_cluster(const struct run_cluster_options *options)
 {
     struct cluster c = {.o = options, .load = options->load};
     int status = begin(&c) ? take_part(&c) : EXIT_FAILED;
+    api_stop(c.api);
+    cluster_standby_free(c.standby);
     worker_free(c.worker);
+    /* Only now: workers that wait take the files that it names as a sign of the round that goes on. Where others go on, they remove them. */
+    if (c.inputs != NULL)
+        cluster_inputs_forget(c.load->plan, str_from(c.inputs));
+    free(c.inputs);
+    run_wait_free(&c.wait);
     arena_free(&c.arena);
     return status;
 }

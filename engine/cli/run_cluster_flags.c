@@ -39,6 +39,16 @@ int run_cluster_parse(int key, char *argument, struct run_cluster_flags *flags, 
             argp_error(state, "--lease takes a time from 2s to 1h, not `%s`", argument);
         flags->lease_s = (uint32_t)(time_us / US_PER_SECOND);
         return 0;
+    case RUN_CLUSTER_GROW:
+        if (strcmp(argument, "auto") != 0 && strcmp(argument, "asked") != 0)
+            argp_error(state, "--grow takes auto or asked, not `%s`", argument);
+        flags->grows_when_asked = strcmp(argument, "asked") == 0;
+        return 0;
+    case RUN_CLUSTER_DRAIN:
+        if (!literal_duration(str_from(argument), &flags->drain_us) || flags->drain_us < 0)
+            argp_error(state, "--drain-within takes a time like 25s, not `%s`", argument);
+        return 0;
+    case RUN_CLUSTER_STANDBY: flags->is_standby = true; return 0;
     case RUN_CLUSTER_ETCD_AUTHORITY: flags->authority = argument; return 0;
     case RUN_CLUSTER_ETCD_CERTIFICATE: flags->certificate = argument; return 0;
     case RUN_CLUSTER_ETCD_KEY: flags->key = argument; return 0;
@@ -58,6 +68,9 @@ void run_cluster_check(const struct run_cluster_flags *flags, struct argp_state 
                   {flags->advertise != NULL, "advertise"},
                   {flags->lease_s > 0, "lease"},
                   {flags->wait_us != RUN_CLUSTER_WAIT_US, "nodes-wait"},
+                  {flags->grows_when_asked, "grow"},
+                  {flags->drain_us != RUN_CLUSTER_DRAIN_US, "drain-within"},
+                  {flags->is_standby, "standby"},
                   {flags->authority != NULL, "etcd-authority"},
                   {flags->certificate != NULL, "etcd-certificate"},
                   {flags->key != NULL, "etcd-key"},

@@ -106,13 +106,22 @@ void run_life_look(struct run_life *life)
 
 void run_life_say(struct run_life *life, const char *text)
 {
-    view_message(life->view, text);
+    if (life->view != NULL)
+        view_message(life->view, text);
+    else
+        log_say(LOG_LEVEL_INFO, "%s", text);
+}
+
+void run_life_hide(struct run_life *life)
+{
+    if (life->view != NULL)
+        view_free(life->view);
+    life->view = NULL;
 }
 
 bool run_life_wait(struct run_life *life, bool is_started)
 {
-    view_free(life->view);
-    life->view = NULL;
+    run_life_hide(life);
     bool is_good = run_wait(life->run) && is_started;
     run_stats(life->run, &life->stats);
     dead_watch_end(&life->dead, &life->stats);

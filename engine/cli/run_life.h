@@ -22,8 +22,10 @@ struct run_life;
 struct run_life *run_life_begin(const struct run_life_options *options, struct run *run);
 /* Shows the run as it is now, if that is due. Call often. */
 void run_life_look(struct run_life *life);
-/* Writes a line that stays on the screen; nothing where the life is quiet. */
+/* Writes a line that stays on the screen; nothing where the life is quiet. Once it is no longer shown, a line of the log. */
 void run_life_say(struct run_life *life, const char *text);
+/* Ends showing it; run_life_wait does that, too. Before another thread may call run_life_say. */
+void run_life_hide(struct run_life *life);
 /* Waits for the run's end. is_started: what run_start returned. False: the run failed, or was abandoned. */
 bool run_life_wait(struct run_life *life, bool is_started);
 /* After run_life_wait. */

@@ -109,6 +109,13 @@ static bool watch(struct connection *connection, uint32_t events)
     return epoll_ctl(connection->links->poll_fd, operation, connection->fd, &event) == 0;
 }
 
+/* What is no word of the other side is told of the way to it: ETIMEDOUT, EHOSTUNREACH, EINVAL of a route that leads nowhere. */
+static void break_by(struct connection *connection, int error)
+{
+    connection->is_silent = error != ECONNRESET && error != EPIPE;
+    connection_break(connection, "%s", strerror(error));
+}
+
 static struct connection *connection_new(struct links *links, int fd, enum connection_state state)
 {
     struct connection *connection = mem_calloc(1, sizeof(*connection));
@@ -294,7 +301,7 @@ static void write_failed(struct connection *connection, int error)
     if (error == EPIPE || error == ECONNRESET)
         connection->is_deaf = true;
     else
-        connection_break(connection, "%s", strerror(error));
+        break_by(connection, error);
 }
 
 void connection_write_out(struct connection *connection)
@@ -396,8 +403,12 @@ static void read_some(struct connection *connection)
         ssize_t got = recv(connection->fd, connection->inbox + connection->inbox_bytes, room, 0);
         if (got < 0 && (errno == EAGAIN || errno == EINTR))
             return;
-        if (got <= 0) {
-            connection_break(connection, "%s", got == 0 ? "the other side ended it" : strerror(errno));
+        if (got < 0) {
+            break_by(connection, errno);
+            return;
+        }
+        if (got == 0) {
+            connection_break(connection, "the other side ended it");
             return;
         }
         connection->inbox_bytes += (size_t)got;

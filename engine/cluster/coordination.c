@@ -2,6 +2,7 @@
 #include "cluster/coordination.h"
 
 #include "cluster/coordination_internal.h"
+#include "core/log.h"
 #include "core/mem.h"
 #include "core/os.h"
 
@@ -137,8 +138,9 @@ enum etcd_outcome coordination_lost(const struct coordination *coordination, str
                                 coordination->name, etcd_endpoint(coordination->etcd), text);
     diag_hint(
         diags, d,
-        "stop all workers of this cluster; restore etcd's data and start them again, or go on as a new run, with `leat run JOB "
-        "--from=` the newest file in DIR/cluster/heads and another checkpoint directory");
+        "stop all workers of this cluster; restore etcd's data, or write the record anew with `leat cluster rebuild "
+        "etcd://.../%s --from=` the newest file in DIR/cluster/heads, or the URL of the job's store; then start them again",
+        coordination->name);
     return ETCD_REFUSED;
 }
 
@@ -187,139 +189,6 @@ enum etcd_outcome coordination_failed(const struct etcd_answer *answer)
     return coordination_is_passing(answer->error) ? ETCD_UNKNOWN : answer->outcome;
 }
 
-/* --- Joining --- */
-
-static enum etcd_outcome say_differs(const struct coordination *coordination, const char *what,
-                                     struct str found, const struct cluster_job *there, const char *hint,
-                                     struct diag_list *diags)
-{
-    struct str expected = what[0] == 'j' ? there->digest : what[0] == 'v' ? there->version : there->profile;
-    struct diag *d = diag_error(
-        diags, DIAG_CLUSTER_DIFFERS, (struct span){0},
-        "cluster `%s`: expected the %s `%.*s`, which the worker at `%.*s` began it with, found `%.*s`",
-        coordination->name, what, STR_ARGS(expected), STR_ARGS(there->by), STR_ARGS(found));
-    diag_hint(diags, d, "%s", hint);
-    return ETCD_REFUSED;
-}
-
-static enum etcd_outcome compare_job(struct coordination *coordination, const struct etcd_entry *entry,
-                                     const struct cluster_job *job, struct arena *arena,
-                                     struct diag_list *diags)
-{
-    struct cluster_job there;
-    if (!job_read(entry->value, arena, &there))
-        return coordination_lost(coordination, diags, "the job's record is damaged");
-    if (!str_equal(there.digest, job->digest))
-        return say_differs(
-            coordination, "job", job->digest, &there,
-            "a job that has changed goes on as a new run: stop all workers, `leat run JOB --from=DIR/cluster/heads/head-...` "
-            "with another checkpoint directory, then a cluster of another name",
-            diags);
-    if (!str_equal(there.version, job->version))
-        return say_differs(
-            coordination, "version of leat", job->version, &there,
-            "start that version here; or go on as a new run of this one: stop all workers, `leat run JOB "
-            "--from=DIR/cluster/heads/head-...` with another checkpoint directory, then a cluster of another name",
-            diags);
-    if (!str_equal(there.profile, job->profile))
-        return say_differs(coordination, "profile of arithmetic", job->profile, &there,
-                           "start this worker on a machine of the same profile", diags);
-    if (coordination->job_since != 0 && coordination->job_since != entry->create_revision)
-        return coordination_lost(coordination, diags, "the job's record was made anew");
-    coordination->job_since = entry->create_revision;
-    return ETCD_DONE;
-}
-
-/* The job's record is made, unless it must be there, or compared. */
-static enum etcd_outcome join_job(struct coordination *coordination, const struct cluster_job *job,
-                                  bool must_be_there, struct arena *arena, struct diag_list *diags)
-{
-    struct str key = coordination_key(coordination, arena, "job");
-    const struct etcd_compare absent = {
-        .key = key, .target = ETCD_CREATE_REVISION, .relation = must_be_there ? ETCD_LESS : ETCD_EQUAL};
-    const struct etcd_op make = {.kind = ETCD_PUT, .key = key, .value = job_write(job, arena)},
-                         look = {.kind = ETCD_RANGE, .key = key};
-    const struct etcd_txn txn = {.compares = &absent,
-                                 .compares_count = 1,
-                                 .then_ops = &make,
-                                 .then_count = 1,
-                                 .else_ops = &look,
-                                 .else_count = 1};
-    struct etcd_answer answer;
-    enum etcd_outcome outcome = etcd_txn(coordination->etcd, &txn, arena, &answer, diags);
-    if (outcome != ETCD_DONE && answer.error != ETCD_COMPARE)
-        return coordination_failed(&answer);
-    if (!coordination_see(coordination, &answer, diags))
-        return ETCD_REFUSED;
-    if (outcome == ETCD_DONE) {
-        coordination->job_since = answer.revision;
-        return ETCD_DONE;
-    }
-    if (answer.count == 0)
-        return coordination_lost(coordination, diags,
-                                 "expected its record, for it has run before, found none");
-    return compare_job(coordination, &answer.entries[0], job, arena, diags);
-}
-
-static enum etcd_outcome get_lease(struct coordination *coordination, struct diag_list *diags)
-{
-    struct etcd_answer answer;
-    if (coordination_lease(coordination) != 0 && !coordination_is_gone(coordination))
-        return ETCD_DONE;
-    coordination->leading = 0; /* that was with the old lease */
-    int64_t sent_us = lease_clock_us();
-    if (etcd_lease_grant(coordination->etcd, coordination->lease_s, &answer, diags) != ETCD_DONE)
-        return coordination_failed(&answer);
-    keeper_take(&coordination->keeper, answer.lease, sent_us, answer.ttl_s);
-    return ETCD_DONE;
-}
-
-enum etcd_outcome coordination_join(struct coordination *coordination, const struct cluster_job *job,
-                                    const struct cluster_member *member, bool has_history,
-                                    struct diag_list *diags)
-{
-    struct arena arena = {.block_bytes = 4096};
-    enum etcd_outcome outcome =
-        join_job(coordination, job, has_history || coordination->job_since != 0, &arena, diags);
-    if (outcome == ETCD_DONE)
-        outcome = get_lease(coordination, diags);
-    arena_free(&arena);
-    return outcome == ETCD_DONE ? coordination_tell(coordination, member, diags) : outcome;
-}
-
-enum etcd_outcome coordination_tell(struct coordination *coordination, const struct cluster_member *member,
-                                    struct diag_list *diags)
-{
-    struct arena arena = {.block_bytes = 4096};
-    struct etcd_answer answer;
-    int64_t lease = coordination_lease(coordination);
-    if (lease == 0)
-        return coordination_taken(coordination, diags, "this worker has no lease");
-    enum etcd_outcome outcome =
-        etcd_put(coordination->etcd, coordination_lease_key(coordination, &arena, "members", lease),
-                 member_write(member, &arena), lease, &answer, diags);
-    if (outcome != ETCD_DONE)
-        outcome = coordination_failed(&answer);
-    if (answer.error == ETCD_NO_LEASE)
-        atomic_store(&coordination->keeper.is_gone, true);
-    arena_free(&arena);
-    return outcome;
-}
-
-enum etcd_outcome coordination_leave(struct coordination *coordination, struct diag_list *diags)
-{
-    struct etcd_answer answer;
-    int64_t lease = coordination_lease(coordination);
-    if (lease == 0)
-        return ETCD_DONE;
-    enum etcd_outcome outcome = etcd_lease_revoke(coordination->etcd, lease, &answer, diags);
-    if (outcome != ETCD_DONE && answer.error != ETCD_NO_LEASE)
-        return coordination_failed(&answer);
-    keeper_drop(&coordination->keeper);
-    coordination->leading = 0;
-    return ETCD_DONE;
-}
-
 /* --- Reading --- */
 
 static bool read_lease(struct str text, int64_t *lease)
@@ -350,7 +219,25 @@ static bool read_member(const struct etcd_entry *entry, struct str name, struct 
     if (view->members_count == COORDINATION_MEMBERS_MAX || !read_lease(name, &member->lease) ||
         !member_read(entry->value, arena, member))
         return false;
+    member->since = entry->create_revision;
     view->members_count++;
+    return true;
+}
+
+/* Keys come in order: members before those who are refused. */
+static bool read_refusal(const struct coordination *coordination, const struct etcd_entry *entry,
+                         struct str name, struct arena *arena, struct cluster_view *view)
+{
+    struct str what, hint;
+    int64_t lease;
+    if (!read_lease(name, &lease) || !refusal_read(entry->value, arena, &what, &hint))
+        return false;
+    for (uint32_t i = 0; i < view->members_count; i++)
+        view->members[i].is_refused |= view->members[i].lease == lease;
+    if (lease == coordination_lease(coordination)) {
+        view->refusal = what;
+        view->refusal_hint = hint;
+    }
     return true;
 }
 
@@ -373,6 +260,12 @@ static void note_revision(struct coordination *coordination, size_t which, int64
         coordination->records[which].revision = revision;
 }
 
+static bool read_text(const struct etcd_entry *entry, struct cluster_text *text)
+{
+    *text = (struct cluster_text){entry->value, entry->mod_revision};
+    return entry->value.length <= COORDINATION_TEXT_BYTES_MAX;
+}
+
 static bool read_entry(struct coordination *coordination, const struct etcd_entry *entry, struct arena *arena,
                        struct cluster_view *view)
 {
@@ -382,6 +275,8 @@ static bool read_entry(struct coordination *coordination, const struct etcd_entr
         return read_member(entry, name, arena, view);
     if (is_in(rest, "election/", &name))
         return read_candidate(entry, name, view);
+    if (is_in(rest, "refused/", &name))
+        return read_refusal(coordination, entry, name, arena, view);
     if (str_is(rest, "job")) {
         view->has_job = coordination->job_since == 0 || coordination->job_since == entry->create_revision;
         return job_read(entry->value, arena, &view->job);
@@ -398,6 +293,16 @@ static bool read_entry(struct coordination *coordination, const struct etcd_entr
         note_revision(coordination, RECORD_HEAD, entry->mod_revision);
         view->head.revision = entry->mod_revision;
         return cluster_head_read(entry->value, arena, &view->head);
+    }
+    if (str_is(rest, "wanted")) {
+        view->wanted.revision = entry->mod_revision;
+        return wanted_read(entry->value, arena, &view->wanted);
+    }
+    if (str_is(rest, "request"))
+        return read_text(entry, &view->request);
+    if (str_is(rest, "answer")) {
+        note_revision(coordination, RECORD_ANSWER, entry->mod_revision);
+        return read_text(entry, &view->answer);
     }
     if (str_is(rest, "stop"))
         view->stop = entry->mod_revision;
@@ -437,18 +342,6 @@ enum etcd_outcome coordination_read(struct coordination *coordination, struct ar
     if (!coordination_see(coordination, &answer, diags))
         return ETCD_REFUSED;
     return read_view(coordination, &answer, arena, view, diags);
-}
-
-enum etcd_outcome coordination_ask_stop(struct coordination *coordination, struct diag_list *diags)
-{
-    struct arena arena = {.block_bytes = 4096};
-    struct etcd_answer answer;
-    enum etcd_outcome outcome = etcd_put(coordination->etcd, coordination_key(coordination, &arena, "stop"),
-                                         STR("1"), 0, &answer, diags);
-    if (outcome != ETCD_DONE)
-        outcome = coordination_failed(&answer);
-    arena_free(&arena);
-    return outcome;
 }
 
 /* --- Waiting --- */

@@ -6,7 +6,11 @@
  *     incarnation    a number, which rises at each return to the head, and a secret of that incarnation
  *     placement      what the leader last said about placement
  *     head           the newest checkpoint
+ *     refused/L      why worker L may take no part, by the leader, under that worker's lease
  *     stop           written when somebody asks the workers that are there to stop the job
+ *     wanted         how many workers the job is to have, and who is to leave: what somebody has asked for
+ *     request        what the leader is to move, as somebody has asked for
+ *     answer         how far the leader is with it
  *
  * A leader's writes are txns that demand its own election key, by create revision, and the record's previous mod revision. So a
  * leader that was replaced writes nothing, whatever it believes; and of two writes that follow the same record one is refused.
@@ -68,22 +72,68 @@ struct cluster_job {
     struct str run; /* the job's id for sinks, as hex digits: the first worker's. Not compared. */
 };
 
+/* A head, as a standby has prepared it. */
+struct cluster_prepared {
+    uint64_t incarnation, epoch; /* epoch 0: none yet */
+    int64_t clock_us;            /* cluster_head.clock_us of it */
+};
+
+/* How fast a worker can send to another one, as it has measured. */
+struct cluster_rate {
+    int64_t lease; /* of the other one */
+    int64_t bytes_per_s;
+};
+
 struct cluster_member {
     struct str address, host;
+    struct str
+        flags; /* what must be alike at all members that are there at one time, for people to read (rendezvous.h) */
     uint32_t lanes;
-    int64_t clock_us; /* its wall clock when it joined */
-    uint64_t over;    /* it has left all incarnations up to this one (rendezvous.h) */
-    uint64_t ended;   /* its part of the job has come to its end in that incarnation; 0: in none */
-    int64_t lease;    /* of a record that was read: who it is */
+    int64_t clock_us;            /* of a record that was read: its wall clock when it wrote the record */
+    uint64_t over;               /* it has left all incarnations up to this one (rendezvous.h) */
+    uint64_t ended;              /* its part of the job has come to its end in that incarnation; 0: in none */
+    const struct str *unreached; /* addresses of workers that did not answer it in the incarnation `over` */
+    uint32_t unreached_count;
+    const struct cluster_rate *rates; /* to workers of its newest incarnation */
+    uint32_t rates_count;             /* at most COORDINATION_MEMBERS_MAX */
+    bool leaves; /* it takes part in no later incarnation, and ends once this one has come to a planned end */
+    bool is_standby;                  /* it takes part in place of one that has gone alone (rendezvous.h) */
+    struct cluster_prepared prepared; /* of a standby */
+    uint64_t
+        fits; /* of one that waits: it has what the leader of that incarnation has described; 0: not known */
+    /* Of a record that was read: */
+    int64_t lease; /* who it is */
+    int64_t since; /* the create revision of its key: who came first */
+    bool is_refused;
 };
 
 struct cluster_head {
     uint64_t incarnation, epoch;
     struct str manifest, digest; /* name and digest of the checkpoint's manifest in the store */
+    int64_t clock_us;            /* the leader's wall clock when it published */
     /* Of a record that was read: */
     int64_t revision; /* its mod revision; 0: there is no head */
     int64_t previous; /* the mod revision of the head before it; 0: none */
     int64_t writer;   /* the leader's lease */
+};
+
+enum { COORDINATION_WITHOUT_MAX = 64 };
+
+/* What somebody has asked of the workers (rendezvous.h). */
+struct cluster_wanted {
+    uint32_t workers; /* of an incarnation; 0: as many as may be */
+    int64_t without
+        [COORDINATION_WITHOUT_MAX]; /* leases: the first incarnation after this request is without them */
+    uint32_t without_count;
+    int64_t drains;   /* the lease of who is to leave; 0: nobody */
+    struct str by;    /* who has asked for what, in words */
+    int64_t revision; /* of a record that was read: its mod revision; 0: nobody has asked yet */
+};
+
+/* `request` or `answer`: a text for who asks, and for the leader's work. */
+struct cluster_text {
+    struct str text;  /* length 0: there is none */
+    int64_t revision; /* its mod revision */
 };
 
 struct cluster_view {
@@ -99,13 +149,25 @@ struct cluster_view {
     struct str placement;
     struct cluster_head head;
     int64_t stop; /* the mod revision of `stop`; 0: nobody has asked yet */
+    struct cluster_wanted wanted;
+    struct cluster_text request, answer;
+    struct str refusal, refusal_hint; /* why this worker, the reader, is refused; length 0: it is not */
 };
+
+/* NULL: nobody has that lease. */
+static inline const struct cluster_member *cluster_view_member(const struct cluster_view *view, int64_t lease)
+{
+    for (uint32_t i = 0; i < view->members_count; i++)
+        if (view->members[i].lease == lease)
+            return &view->members[i];
+    return NULL;
+}
 
 /* --- Membership --- */
 
-/* The job's record is made or compared, a lease is granted and kept, and the member's key written. has_history: this job has
+/* The job's record is made or compared, or, with another version of leat where no worker is there, written anew; a lease is granted and kept, and the member's key written. has_history: this job has
  * run as this cluster before (there are checkpoints): a cluster without a record is then one whose record was lost.
- * ETCD_REFUSED: E0713 (another job, version or profile) or E0714 (the record was lost). Call it again after ETCD_UNKNOWN, and,
+ * ETCD_REFUSED: E0713 (another job or profile, or another version than that of workers that are there) or E0714 (the record was lost). Call it again after ETCD_UNKNOWN, and,
  * for a new lease, once coordination_is_gone. */
 LEAT_CHECKED enum etcd_outcome coordination_join(struct coordination *coordination,
                                                  const struct cluster_job *job,
@@ -123,6 +185,8 @@ bool coordination_is_member(const struct coordination *coordination);
 int64_t coordination_member_us(const struct coordination *coordination);
 /* Whether etcd has said that the lease is gone: it will not come back. Any thread. */
 bool coordination_is_gone(const struct coordination *coordination);
+/* A clock in microseconds that nobody sets, and that goes on while the machine sleeps. Any thread. */
+int64_t coordination_clock_us(void);
 /* Who this worker is: its lease; 0: it has none. Any thread. */
 int64_t coordination_lease(const struct coordination *coordination);
 /* Gives the lease back, and with it the member's and election keys. */
@@ -135,6 +199,18 @@ LEAT_CHECKED enum etcd_outcome coordination_read(struct coordination *coordinati
 /* Asks the workers that are there to stop the job. Of who is no member, too. */
 LEAT_CHECKED enum etcd_outcome coordination_ask_stop(struct coordination *coordination,
                                                      struct diag_list *diags);
+/* Tells another worker that it may take no part, and what it can do. Nothing happens where that worker has gone. */
+LEAT_CHECKED enum etcd_outcome coordination_refuse(struct coordination *coordination, int64_t lease,
+                                                   struct str what, struct str hint, struct diag_list *diags);
+/* Asks for other workers, in place of the request that was read last: wanted->revision. Of who is no member, too. ETCD_REFUSED (E0716):
+ * somebody else has asked since. After ETCD_UNKNOWN the request may be there. */
+LEAT_CHECKED enum etcd_outcome coordination_ask_workers(struct coordination *coordination,
+                                                        const struct cluster_wanted *wanted,
+                                                        struct diag_list *diags);
+/* Asks the leader for something, in place of the request of that revision, which was read last. text: at most COORDINATION_TEXT_BYTES_MAX
+ * bytes. As coordination_ask_workers. */
+LEAT_CHECKED enum etcd_outcome coordination_ask(struct coordination *coordination, struct str text,
+                                                int64_t revision, struct diag_list *diags);
 /* Waits until something has changed since the last step that asked etcd, at most wait_us. false: nothing was seen. */
 bool coordination_wait(struct coordination *coordination, int64_t wait_us);
 
@@ -159,6 +235,9 @@ LEAT_CHECKED enum etcd_outcome coordination_resign(struct coordination *coordina
 LEAT_CHECKED enum etcd_outcome coordination_begin(struct coordination *coordination, uint64_t *incarnation,
                                                   uint8_t secret[COORDINATION_SECRET_BYTES],
                                                   struct diag_list *diags);
+/* text: likewise. */
+LEAT_CHECKED enum etcd_outcome coordination_answer(struct coordination *coordination, struct str text,
+                                                   struct diag_list *diags);
 LEAT_CHECKED enum etcd_outcome coordination_place(struct coordination *coordination, struct str placement,
                                                   struct diag_list *diags);
 /* Moves the head: the commit point of a checkpoint. It follows the head that this leader wrote or read last

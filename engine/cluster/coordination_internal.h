@@ -17,13 +17,13 @@ struct lease_keeper {
     pthread_cond_t wake; /* must_stop */
     bool must_stop;
     atomic_llong lease;    /* 0: none */
-    atomic_llong until_us; /* the lease cannot expire before, on lease_clock_us */
+    atomic_llong until_us; /* the lease cannot expire before, on coordination_clock_us */
     atomic_bool is_gone;   /* etcd has said so */
     int64_t ttl_us;
 };
 
 /* A record that a leader writes: guarded by its previous mod revision. */
-enum record { RECORD_INCARNATION, RECORD_PLACEMENT, RECORD_HEAD, RECORD_COUNT };
+enum record { RECORD_INCARNATION, RECORD_PLACEMENT, RECORD_HEAD, RECORD_ANSWER, RECORD_COUNT };
 
 struct leader_record {
     int64_t revision; /* its mod revision that was written or read last; 0: it is not there */
@@ -40,6 +40,7 @@ struct coordination {
     uint64_t cluster;         /* etcd's id; 0: not known */
     int64_t revision;         /* the highest one seen */
     int64_t job_since;        /* the create revision of the job's record; 0: not joined yet */
+    int64_t job_revision;     /* its mod revision: another version of leat writes it anew */
     int64_t leading; /* the create revision of this worker's election key while it leads; 0: it does not */
     bool has_read;   /* the records' revisions, since it leads */
     uint64_t incarnation; /* seen last */
@@ -49,8 +50,6 @@ struct coordination {
     int64_t compact_next; /* the revision to which the next compaction goes; 0: none */
 };
 
-/* A clock that goes on while the machine sleeps, too. */
-int64_t lease_clock_us(void);
 bool keeper_start(struct lease_keeper *keeper, const struct etcd_options *options, struct diag_list *diags);
 void keeper_stop(struct lease_keeper *keeper);
 /* Takes over a lease that was granted: sent_us: when it was asked for, ttl_s: as etcd said. */
@@ -85,10 +84,14 @@ struct str member_write(const struct cluster_member *member, struct arena *arena
 LEAT_CHECKED bool member_read(struct str text, struct arena *arena, struct cluster_member *member);
 struct str cluster_head_write(const struct cluster_head *head, struct arena *arena);
 LEAT_CHECKED bool cluster_head_read(struct str text, struct arena *arena, struct cluster_head *head);
+struct str wanted_write(const struct cluster_wanted *wanted, struct arena *arena);
+LEAT_CHECKED bool wanted_read(struct str text, struct arena *arena, struct cluster_wanted *wanted);
 struct str incarnation_write(uint64_t incarnation, const uint8_t secret[COORDINATION_SECRET_BYTES],
                              struct arena *arena);
 LEAT_CHECKED bool incarnation_read(struct str text, struct arena *arena, uint64_t *incarnation,
                                    uint8_t secret[COORDINATION_SECRET_BYTES]);
+struct str refusal_write(struct str what, struct str hint, struct arena *arena);
+LEAT_CHECKED bool refusal_read(struct str text, struct arena *arena, struct str *what, struct str *hint);
 /* A placement: the bytes, and before them what makes this write another than all others. */
 struct str placement_write(struct str placement, int64_t writer, int64_t previous, struct arena *arena);
 LEAT_CHECKED bool placement_read(struct str text, struct str *placement);

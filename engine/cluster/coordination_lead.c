@@ -25,8 +25,10 @@
 
 enum { AGAIN_MS = 50 };
 
-static const char *const record_names[RECORD_COUNT] = {
-    [RECORD_INCARNATION] = "incarnation", [RECORD_PLACEMENT] = "placement", [RECORD_HEAD] = "head"};
+static const char *const record_names[RECORD_COUNT] = {[RECORD_INCARNATION] = "incarnation",
+                                                       [RECORD_PLACEMENT] = "placement",
+                                                       [RECORD_HEAD] = "head",
+                                                       [RECORD_ANSWER] = "answer"};
 
 /* --- Election --- */
 
@@ -236,6 +238,9 @@ static enum etcd_outcome try_write(struct write *write, struct diag_list *tries,
     bool is_old;
     *is_over = true;
     enum etcd_outcome outcome = send(write, &answer, tries);
+    bool is_head = write->record == &write->coordination->records[RECORD_HEAD];
+    if (outcome == ETCD_DONE && is_head && failpoint("head.answer") != 0)
+        outcome = ETCD_UNKNOWN; /* as if the answer were lost */
     if (outcome == ETCD_DONE)
         return coordination_see(write->coordination, &answer, tries) ? settle(write, answer.revision)
                                                                      : ETCD_REFUSED;
@@ -328,6 +333,16 @@ enum etcd_outcome coordination_place(struct coordination *coordination, struct s
     struct str value = placement_write(placement, coordination_lease(coordination),
                                        coordination->records[RECORD_PLACEMENT].revision, &arena);
     enum etcd_outcome outcome = lead(coordination, RECORD_PLACEMENT, value, &arena, diags);
+    arena_free(&arena);
+    return outcome;
+}
+
+enum etcd_outcome coordination_answer(struct coordination *coordination, struct str text,
+                                      struct diag_list *diags)
+{
+    struct arena arena = {.block_bytes = 4096};
+    leat_assert(text.length <= COORDINATION_TEXT_BYTES_MAX);
+    enum etcd_outcome outcome = lead(coordination, RECORD_ANSWER, text, &arena, diags);
     arena_free(&arena);
     return outcome;
 }

@@ -10,7 +10,7 @@
 
 #include <time.h>
 
-int64_t lease_clock_us(void)
+int64_t coordination_clock_us(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_BOOTTIME, &now);
@@ -29,7 +29,7 @@ static void keep(struct lease_keeper *keeper, int64_t ttl_us, struct arena *aren
 {
     struct diag_list diags;
     struct etcd_answer answer;
-    int64_t lease = atomic_load(&keeper->lease), sent_us = lease_clock_us();
+    int64_t lease = atomic_load(&keeper->lease), sent_us = coordination_clock_us();
     if (lease == 0 || atomic_load(&keeper->is_gone))
         return;
     diag_list_init(&diags, arena);
@@ -121,7 +121,7 @@ int64_t coordination_member_us(const struct coordination *coordination)
     const struct lease_keeper *keeper = &coordination->keeper;
     if (atomic_load(&keeper->lease) == 0 || atomic_load(&keeper->is_gone))
         return 0;
-    return MAX(INT64_C(0), atomic_load(&keeper->until_us) - lease_clock_us());
+    return MAX(INT64_C(0), atomic_load(&keeper->until_us) - coordination_clock_us());
 }
 
 bool coordination_is_member(const struct coordination *coordination)

@@ -48,12 +48,16 @@ uint64_t credits_grant(const struct credits_receiver *receiver)
     return receiver->released + receiver->window;
 }
 
-bool credits_must_tell(const struct credits_receiver *receiver)
+bool credits_is_urgent(const struct credits_receiver *receiver)
 {
     uint64_t news = credits_grant(receiver) - receiver->told;
-    if (receiver->unfinished != receiver->told_lowest)
-        return true;
-    return news > 0 && (news >= receiver->window / 8 || receiver->released == receiver->received);
+    return receiver->unfinished != receiver->told_lowest || (news > 0 && news >= receiver->window / 8);
+}
+
+bool credits_must_tell(const struct credits_receiver *receiver)
+{
+    bool is_free = receiver->released == receiver->received && credits_grant(receiver) > receiver->told;
+    return is_free || credits_is_urgent(receiver);
 }
 
 void credits_told(struct credits_receiver *receiver)

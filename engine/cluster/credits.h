@@ -52,6 +52,8 @@ uint64_t credits_grant(const struct credits_receiver *receiver);
 /* Whether the sender should hear of the grant or of the lowest number: that number rose, an eighth of the window came free, or
  * the whole window is free. */
 bool credits_must_tell(const struct credits_receiver *receiver);
+/* Likewise, whether the sender may be waiting for it: the free window alone can wait a little. */
+bool credits_is_urgent(const struct credits_receiver *receiver);
 /* Notes that the sender is told the present grant and lowest number. */
 void credits_told(struct credits_receiver *receiver);
 

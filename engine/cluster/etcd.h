@@ -117,6 +117,8 @@ struct etcd_compare {
     enum etcd_relation { ETCD_EQUAL, ETCD_NOT_EQUAL, ETCD_GREATER, ETCD_LESS } relation;
     int64_t number;   /* but for ETCD_VALUE; 0 for a key that is not there */
     struct str value; /* for ETCD_VALUE; a key that is not there is equal to no value */
+    bool
+        is_prefix; /* it holds for all keys that begin with `key`; where there are none, for one that is not there */
 };
 
 struct etcd_op {

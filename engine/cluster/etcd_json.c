@@ -174,13 +174,18 @@ static bool find_compare(const json_t *responses, const struct etcd_txn *txn, st
                          struct etcd_answer *out)
 {
     for (uint32_t i = 0; i < txn->compares_count; i++) {
-        const struct etcd_op range = {.kind = ETCD_RANGE, .key = txn->compares[i].key};
+        const struct etcd_compare *compare = &txn->compares[i];
+        const struct etcd_op range = {
+            .kind = ETCD_RANGE, .key = compare->key, .is_prefix = compare->is_prefix};
         struct etcd_answer read = {0};
         size_t at = txn->else_count + i;
-        if (!read_ranges(responses, &range, 1, &at, arena, &read) || read.count > 1)
+        if (!read_ranges(responses, &range, 1, &at, arena, &read) || (read.count > 1 && !range.is_prefix))
             return false;
         const struct etcd_entry none = {0};
-        if (!holds(&txn->compares[i], read.count == 0 ? &none : read.entries)) {
+        bool hold = read.count > 0 || holds(compare, &none);
+        for (uint32_t k = 0; k < read.count; k++)
+            hold &= holds(compare, &read.entries[k]);
+        if (!hold) {
             out->compare = i;
             return true;
         }

@@ -146,6 +146,8 @@ static json_t *compare_request(const struct etcd_compare *compare)
     set(request, "key", etcd_base64(compare->key));
     set(request, "target", json_string(names[compare->target].target));
     set(request, "result", json_string(relations[compare->relation]));
+    if (compare->is_prefix)
+        set(request, "range_end", etcd_prefix_end(compare->key));
     set(request, names[compare->target].member,
         compare->target == ETCD_VALUE ? etcd_base64(compare->value) : number(compare->number));
     return request;
@@ -164,7 +166,9 @@ static json_t *txn_request(const struct etcd_txn *txn)
         json_array_append_new(else_ops, op_request(&txn->else_ops[i]));
     for (uint32_t i = 0; i < txn->compares_count; i++)
         json_array_append_new(else_ops,
-                              op_request(&(struct etcd_op){.kind = ETCD_RANGE, .key = txn->compares[i].key}));
+                              op_request(&(struct etcd_op){.kind = ETCD_RANGE,
+                                                           .key = txn->compares[i].key,
+                                                           .is_prefix = txn->compares[i].is_prefix}));
     set(request, "compare", compares);
     set(request, "success", then_ops);
     set(request, "failure", else_ops);

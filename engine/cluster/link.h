@@ -9,7 +9,7 @@
  * takes a frame. Nothing is encrypted: that is the network's part.
  *
  * One thread a `struct links`, the runner, reads and writes all connections. It sleeps while nothing happens. Callbacks run on it:
- * they must not wait, and may call all functions but links_free, links_restart, link_to and link_close. All functions are for
+ * they must not wait, and may call all functions but those that say otherwise. All functions are for
  * any thread, unless they say otherwise. */
 #ifndef LEAT_CLUSTER_LINK_H
 #define LEAT_CLUSTER_LINK_H
@@ -26,6 +26,7 @@ enum {
 
 #define LINK_FRAME_MAX  (UINT32_C(16) << 20) /* bytes of a frame */
 #define LINK_PROBE_MAX  (UINT32_C(256) << 20)
+#define LINK_PROBE_US   INT64_C(1000000)
 #define LINK_BUDGET_MAX (INT64_C(1) << 40) /* bytes of a budget */
 
 struct links;
@@ -52,7 +53,7 @@ struct link_calls {
     /* The other side is there, and has proven who it is. */
     void (*is_up)(void *user, uint32_t worker);
     /* The connection broke, or none came about in time. Frames that were sent are kept until link_close; link_to tries again. A
-     * killed process is told at once; a machine that vanishes, or a cut cable, is not told at all. */
+     * killed process is told at once; a machine that vanishes, or a cut cable, after silence_us. */
     void (*is_gone)(void *user, uint32_t worker, const char *reason);
     /* After link_send has refused frames: one of the least length, or of the lowest number among them, would pass now. */
     void (*has_room)(void *user, uint32_t worker);
@@ -67,6 +68,7 @@ struct links_options {
         retained_bytes; /* budget of frames that are sent and not yet received, over all links; at least 1 */
     int64_t window_bytes; /* budget of a link's frames that came and were not released; at least 1 */
     int64_t patience_us;  /* how long to dial before is_gone; 0: 10 s */
+    int64_t silence_us;   /* how long the other side may answer nothing before is_gone; 0: for ever */
     int64_t delay_us;     /* for tests: each frame leaves so much later */
     int64_t bytes_per_s;  /* for tests: frames leave at most that fast; 0: no limit */
     struct link_calls calls;
@@ -80,8 +82,14 @@ LEAT_CHECKED struct links *links_new(const struct links_options *options, struct
 void links_free(struct links *links);
 /* Port on which it listens. */
 uint16_t links_port(const struct links *links);
-/* Closes all links; from now on it speaks for another, later incarnation, in which its own number is `self`. Not from a callback. */
-void links_restart(struct links *links, uint32_t self, uint64_t incarnation, struct str secret);
+/* Closes all links; from now on it speaks for another, later incarnation, in which its own number is `self`, and the links have such
+ * windows. Not from a callback. */
+void links_restart(struct links *links, uint32_t self, uint64_t incarnation, struct str secret,
+                   int64_t window_bytes);
+
+/* Looks at all links now: those whose other side has answered nothing for two thirds of silence_us have gone, as if that time had passed.
+ * Not from a callback. */
+void links_end_silent(struct links *links);
 
 /* Wants a link to the worker, at "HOST:PORT" (IPv4 or a name, which is resolved here and may take as long as the system's
  * resolver); the address matters only where this one dials. is_up or is_gone follow. Where the link is gone, tries again. Not
@@ -106,15 +114,16 @@ enum link_sent {
 LEAT_CHECKED enum link_sent link_send(struct links *links, uint32_t worker, struct link_frame *frame);
 /* Bytes that link_send would take now, of any number. */
 int64_t link_room(struct links *links, uint32_t worker);
-/* Gives back a frame that `take` got: the sender gets credit for its bytes. */
-void link_release(struct links *links, struct link_frame *frame);
+/* Gives back a frame that `take` got: the sender gets credit for its bytes. Returns how many bytes of other frames that came by that
+ * link were not given back; 0, too, where the link was closed. */
+int64_t link_release(struct links *links, struct link_frame *frame);
 /* Says that all numbers below `unfinished` are finished here; never falls. Links begin with 1. */
 void links_finish(struct links *links, uint64_t unfinished);
 
 /* Asks for a round trip, unless one is on its way; link_figures shows how long it took. false: the link is not up. */
 bool link_ping(struct links *links, uint32_t worker);
-/* Measures the bandwidth: sends so many bytes (1 to LINK_PROBE_MAX), which nobody reads; link_figures shows the speed. false: the
- * link is not up, or a probe is on its way. */
+/* Measures the bandwidth: sends so many bytes (1 to LINK_PROBE_MAX), which nobody reads, or fewer: those of
+ * LINK_PROBE_US; link_figures shows the speed. false: the link is not up, or a probe is on its way. */
 bool link_probe(struct links *links, uint32_t worker, uint32_t bytes);
 
 struct link_figures {
@@ -127,6 +136,8 @@ struct link_figures {
     int64_t round_trip_us;                    /* of the last ping; -1: none came back */
     int64_t probe_bytes_per_s;                /* of the last probe; -1: none has ended */
     bool is_up;
+    bool
+        is_unreached; /* it has gone, for the other side did not answer: no link came about, or it was silent for too long */
 };
 
 /* false: there is no link to that worker. */

@@ -15,7 +15,7 @@ static bool refuse(struct diag_list *diags, const char *text, const char *reason
         diag_cause(diags, d, "%s", cause);
     diag_hint(
         diags, d,
-        "an address is HOST:PORT, for example 10.0.0.7:7400: an IPv4 address or a name, and a port up to 65535");
+        "an address is HOST:PORT, for example 10.0.0.7:7400: an IPv4 address of one machine or a name, and a port up to 65535");
     return false;
 }
 

@@ -68,6 +68,7 @@ struct connection {
     uint32_t pieces, controls;            /* in it */
     bool has_status;                      /* a STATUS is in it: the next one waits until it is written */
     bool is_deaf;                         /* a write failed: nothing more is written */
+    bool is_silent;                       /* it is broken, for the other side did not answer */
 
     uint8_t *inbox; /* begins with the head of a message */
     size_t inbox_room, inbox_bytes;
@@ -105,6 +106,7 @@ struct link {
     struct link_frame *assembled;  /* the frame that is being received */
     uint32_t assembled_bytes;
     bool must_tell;  /* a STATUS is due: frames came */
+    int64_t tell_us; /* [m] when it is due at the latest; 0: there is nothing to tell */
     int64_t free_us; /* when the next frame may leave (bytes_per_s) */
     int64_t pinged_us;
     int64_t dial_us, give_up_us, dial_rest_us; /* when to dial next; until when; the rest before the next */
@@ -124,6 +126,7 @@ struct links {
     bool is_asleep;                              /* [m] the runner must be woken through wake_fd */
     bool has_news;                               /* [m] something for the runner to look at */
     bool must_stop;                              /* [m] */
+    bool must_end_silent;                        /* [m] */
     bool must_restart;                           /* [m] for next_self, next_incarnation and next_secret */
     struct link *by_worker[LINK_WORKER_MAX + 1]; /* [m] */
     uint32_t workers_end;                        /* [m] behind the highest number that ever had a link */
@@ -131,6 +134,7 @@ struct links {
     uint64_t unfinished;                         /* [m] */
     uint32_t next_self;                          /* [m] */
     uint64_t next_incarnation;                   /* [m] */
+    int64_t next_window;                         /* [m] */
     char next_secret[LINK_SECRET_MAX];           /* [m] */
     size_t next_secret_length;                   /* [m] */
     struct links_figures figures;                /* [m] */
@@ -152,6 +156,8 @@ bool link_passes(const struct link *link, uint64_t first, uint64_t bytes);
 void *links_run(void *argument);
 /* Makes the runner look at all links; with the mutex locked. */
 void links_wake(struct links *links);
+/* Likewise; unlocks the mutex. */
+void links_wake_and_unlock(struct links *links);
 /* Counts a refused message. */
 void links_count(struct links *links, enum message_refusal refusal);
 
@@ -178,6 +184,12 @@ bool connection_is_full(const struct connection *connection);
 void connection_write_out(struct connection *connection);
 /* Lets go of a frame that a list no longer has. Runner. */
 void frame_drop(struct link_frame *frame);
+
+/* --- silence.c --- */
+/* A connection is up: from now on it breaks when the other side is silent for silence_us. */
+void silence_watch(const struct connection *connection);
+/* Whether the other side of one that is up has been silent for two thirds of that time. */
+bool silence_is_long(const struct connection *connection);
 
 /* --- handshake.c --- */
 void handshake_begin(struct connection *connection);

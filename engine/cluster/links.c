@@ -3,9 +3,9 @@
 #include "cluster/link_internal.h"
 #include "core/mem.h"
 #include "core/os.h"
+#include "core/quiet_thread.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -37,7 +37,8 @@ static bool options_are_good(const struct links_options *options, struct diag_li
         return refuse(diags, "the secret", "of 16 to 256 bytes");
     if (!is_budget(options->retained_bytes) || !is_budget(options->window_bytes))
         return refuse(diags, "a budget", "1 byte to 1 TiB");
-    if (options->patience_us < 0 || options->delay_us < 0 || options->bytes_per_s < 0)
+    if (options->patience_us < 0 || options->silence_us < 0 || options->delay_us < 0 ||
+        options->bytes_per_s < 0)
         return refuse(diags, "a time or a rate", "0 or more");
     return true;
 }
@@ -100,21 +101,16 @@ static void dismantle(struct links *links)
     free(links);
 }
 
-/* The runner gets no signals: they belong to the program's own threads. */
 static bool start(struct links *links, const struct links_options *options, struct diag_list *diags)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool is_good = listen_at(links, options->listen, diags) && make_descriptors(links, diags);
-    if (is_good && pthread_create(&links->runner, NULL, links_run, links) != 0) {
-        struct diag *d =
-            diag_error(diags, DIAG_LINK_FAILED, (struct span){0}, "the system refused a thread for links");
-        diag_hint(diags, d, "raise the limit of processes (`ulimit -u`)");
-        is_good = false;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return is_good;
+    if (!listen_at(links, options->listen, diags) || !make_descriptors(links, diags))
+        return false;
+    if (quiet_thread_start(&links->runner, links_run, links))
+        return true;
+    struct diag *d =
+        diag_error(diags, DIAG_LINK_FAILED, (struct span){0}, "the system refused a thread for links");
+    diag_hint(diags, d, "raise the limit of processes (`ulimit -u`)");
+    return false;
 }
 
 struct links *links_new(const struct links_options *options, struct diag_list *diags)
@@ -153,18 +149,32 @@ uint16_t links_port(const struct links *links)
     return links->port;
 }
 
-void links_restart(struct links *links, uint32_t self, uint64_t incarnation, struct str secret)
+void links_restart(struct links *links, uint32_t self, uint64_t incarnation, struct str secret,
+                   int64_t window_bytes)
 {
     leat_assert(!pthread_equal(pthread_self(), links->runner) && self <= LINK_WORKER_MAX && incarnation > 0);
+    leat_assert(is_budget(window_bytes));
     leat_assert(secret.length >= LINK_SECRET_MIN && secret.length <= LINK_SECRET_MAX);
     pthread_mutex_lock(&links->mutex);
     links->next_self = self;
     links->next_incarnation = incarnation;
+    links->next_window = window_bytes;
     links->next_secret_length = secret.length;
     memcpy(links->next_secret, secret.data, secret.length);
     links->must_restart = true;
     links_wake(links);
     while (links->must_restart)
+        pthread_cond_wait(&links->changed, &links->mutex);
+    pthread_mutex_unlock(&links->mutex);
+}
+
+void links_end_silent(struct links *links)
+{
+    leat_assert(!pthread_equal(pthread_self(), links->runner));
+    pthread_mutex_lock(&links->mutex);
+    links->must_end_silent = true;
+    links_wake(links);
+    while (links->must_end_silent)
         pthread_cond_wait(&links->changed, &links->mutex);
     pthread_mutex_unlock(&links->mutex);
 }
@@ -297,17 +307,16 @@ static void append(struct links *links, struct link *link, struct link_frame *fr
 enum link_sent link_send(struct links *links, uint32_t worker, struct link_frame *frame)
 {
     leat_assert(frame->first >= 1 && frame->first <= frame->last);
-    enum link_sent sent = LINK_SENT;
+    enum link_sent sent = LINK_NO_LINK;
     pthread_mutex_lock(&links->mutex);
     struct link *link = find(links, worker);
-    if (link == NULL)
-        sent = LINK_NO_LINK;
-    else if (!link_passes(link, frame->first, frame->length)) {
+    if (link != NULL && !link_passes(link, frame->first, frame->length)) {
         sent = LINK_NO_ROOM;
         want(link, frame);
-    } else {
+    } else if (link != NULL) {
         append(links, link, frame);
-        links_wake(links);
+        links_wake_and_unlock(links);
+        return LINK_SENT;
     }
     pthread_mutex_unlock(&links->mutex);
     return sent;
@@ -322,18 +331,20 @@ int64_t link_room(struct links *links, uint32_t worker)
     return (int64_t)room;
 }
 
-void link_release(struct links *links, struct link_frame *frame)
+int64_t link_release(struct links *links, struct link_frame *frame)
 {
+    int64_t held = 0;
     pthread_mutex_lock(&links->mutex);
     struct link *link = find(links, frame->worker);
     if (link != NULL && link->life == frame->life) {
         credits_release(&link->receiver, frame->length);
-        link->figures.held_bytes -= frame->length;
-        if (credits_must_tell(&link->receiver))
+        held = link->figures.held_bytes -= frame->length;
+        if (credits_is_urgent(&link->receiver) || (link->tell_us == 0 && credits_must_tell(&link->receiver)))
             links_wake(links);
     }
     pthread_mutex_unlock(&links->mutex);
     free(frame);
+    return held;
 }
 
 void links_finish(struct links *links, uint64_t unfinished)

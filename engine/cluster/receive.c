@@ -45,6 +45,7 @@ struct message_status receive_own_status(struct link *link)
     pthread_mutex_lock(&links->mutex);
     link->receiver.unfinished = MAX(link->receiver.unfinished, links->unfinished);
     credits_told(&link->receiver);
+    link->tell_us = 0;
     struct message_status status = {link->received, link->receiver.told, link->receiver.told_lowest};
     pthread_mutex_unlock(&links->mutex);
     link->must_tell = false;
@@ -77,6 +78,7 @@ bool receive_resume(struct connection *connection, struct link *link, uint64_t s
     link->pinged_us = 0;
     link->connection = connection;
     connection->state = CONNECTION_UP;
+    silence_watch(connection);
     links->strangers--;
     return true;
 }

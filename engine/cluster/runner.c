@@ -12,6 +12,7 @@
 enum {
     EVENTS_MAX = 64,
     FLUSHES_MAX = 4, /* of a link, before the others have their turn */
+    TELL_US = 5000,  /* for which a status waits for frames with which it can go along */
 };
 
 /* What a turn found. */
@@ -28,15 +29,29 @@ static void is_due(struct turn *turn, int64_t at_us)
         turn->due_us = MIN(turn->due_us, at_us);
 }
 
-void links_wake(struct links *links)
+static void write_wake(struct links *links)
 {
-    links->has_news = true;
-    if (!links->is_asleep)
-        return;
-    links->is_asleep = false;
     uint64_t one = 1;
     ssize_t wrote = write(links->wake_fd, &one, sizeof(one));
     leat_assert(wrote == (ssize_t)sizeof(one));
+}
+
+void links_wake(struct links *links)
+{
+    if (links->is_asleep)
+        write_wake(links);
+    links->is_asleep = false;
+    links->has_news = true;
+}
+
+void links_wake_and_unlock(struct links *links)
+{
+    bool is_asleep = links->is_asleep;
+    links->is_asleep = false;
+    links->has_news = true;
+    pthread_mutex_unlock(&links->mutex);
+    if (is_asleep)
+        write_wake(links); /* without the mutex, for which the runner would wait at once */
 }
 
 void links_count(struct links *links, enum message_refusal refusal)
@@ -56,13 +71,15 @@ void links_count(struct links *links, enum message_refusal refusal)
 
 /* --- Links that begin and end --- */
 
-static void say_gone(struct link *link, const char *reason)
+/* is_unreached: as link_figures has it. */
+static void say_gone(struct link *link, const char *reason, bool is_unreached)
 {
     struct links *links = link->links;
     pthread_mutex_lock(&links->mutex);
     bool is_news = link->state != LINK_GONE && !link->is_closing && !links->must_stop && !links->must_restart;
     link->state = LINK_GONE;
     link->figures.is_up = false;
+    link->figures.is_unreached = is_unreached;
     pthread_mutex_unlock(&links->mutex);
     if (is_news)
         links->options.calls.is_gone(links->options.user, link->worker, reason);
@@ -92,7 +109,7 @@ static void give_up(struct link *link, const char *address)
     char reason[LINK_REASON_MAX];
     snprintf(reason, sizeof(reason), "no link to worker %u at %s after %u attempts: %s; %s", link->worker,
              address, link->dials, link->failure, advice_for(link->refusal));
-    say_gone(link, reason);
+    say_gone(link, reason, true);
 }
 
 static void dial_failed(struct link *link, const struct connection *connection, int64_t now_us)
@@ -126,7 +143,7 @@ static void wait_turn(struct link *link, const char *address, struct turn *turn)
     char reason[LINK_REASON_MAX];
     snprintf(reason, sizeof(reason), "worker %u (%s) did not call in time; %s", link->worker, address,
              advice_for(REFUSED_NOT));
-    say_gone(link, reason);
+    say_gone(link, reason, true);
 }
 
 static void dial_turn(struct link *link, struct turn *turn)
@@ -256,6 +273,10 @@ static bool put_probe(struct link *link)
     uint32_t left = link->probe_left -= bytes;
     if (bytes != 0 && link->probe_began_us < 0)
         link->probe_began_us = os_monotonic_us();
+    if (bytes != 0 && os_monotonic_us() - link->probe_began_us >= LINK_PROBE_US) { /* the rest is not sent */
+        link->probe_size -= left;
+        link->probe_left = left = 0;
+    }
     pthread_mutex_unlock(&links->mutex);
     if (bytes != 0)
         connection_piece(link->connection, NULL, left, bytes);
@@ -288,14 +309,28 @@ static void send_all(struct link *link, struct turn *turn)
     turn->is_busy = true;
 }
 
+/* Whether the other side is told now how far this one is: where it may be waiting, along with frames that leave anyway, or when it has
+ * waited. With the mutex locked. */
+static bool must_tell_now(struct link *link, struct turn *turn)
+{
+    link->receiver.unfinished = MAX(link->receiver.unfinished, link->links->unfinished);
+    if (!link->must_tell && !credits_must_tell(&link->receiver))
+        return false;
+    if (link->tell_us == 0)
+        link->tell_us = turn->now_us + TELL_US;
+    if (credits_is_urgent(&link->receiver) || link->to_send != NULL || turn->now_us >= link->tell_us)
+        return true;
+    is_due(turn, link->tell_us);
+    return false;
+}
+
 /* One status and one ping at a time wait for a socket that takes nothing: more of them would say no more. */
-static void send_controls(struct link *link)
+static void send_controls(struct link *link, struct turn *turn)
 {
     struct links *links = link->links;
     struct connection *connection = link->connection;
     pthread_mutex_lock(&links->mutex);
-    link->receiver.unfinished = MAX(link->receiver.unfinished, links->unfinished);
-    bool must_tell = link->must_tell || credits_must_tell(&link->receiver);
+    bool must_tell = must_tell_now(link, turn);
     bool must_ping = link->must_ping && link->pinged_us == 0;
     link->must_ping = false;
     pthread_mutex_unlock(&links->mutex);
@@ -328,7 +363,7 @@ static void link_turn(struct link *link, struct turn *turn)
         dial_turn(link, turn);
         if (link->connection == NULL)
             return;
-        send_controls(link);
+        send_controls(link, turn);
         send_all(link, turn);
         if (link->connection->state == CONNECTION_BROKEN)
             turn->is_busy = true; /* no event tells of its end: the next turn does */
@@ -354,7 +389,7 @@ static void end_connection(struct connection *connection, struct turn *turn)
         char reason[LINK_REASON_MAX];
         snprintf(reason, sizeof(reason), "the connection to worker %u broke: %s", link->worker,
                  connection->broken_by);
-        say_gone(link, reason);
+        say_gone(link, reason, connection->is_silent);
     } else
         dial_failed(link, connection, turn->now_us);
 }
@@ -391,6 +426,37 @@ static void connections_turn(struct links *links, struct turn *turn)
     }
 }
 
+/* Whether the link has been dialed, or waited for, for long, and never came about. */
+static bool is_long_coming(struct link *link, const struct turn *turn)
+{
+    struct links *links = link->links;
+    int64_t patience_us = links->options.patience_us > 0 ? links->options.patience_us : PATIENCE_US;
+    pthread_mutex_lock(&links->mutex);
+    bool is_coming = (link->state == LINK_DIALING || link->state == LINK_WAITING) && !link->is_called;
+    pthread_mutex_unlock(&links->mutex);
+    return is_coming && links->options.silence_us > 0 &&
+           turn->now_us - (link->give_up_us - patience_us) >= links->options.silence_us / 3 * 2;
+}
+
+/* links_end_silent. end: behind the highest number of a link. Connections that break here end in this turn. */
+static void end_silent(struct links *links, uint32_t end, const struct turn *turn)
+{
+    for (struct connection *connection = links->connections; connection != NULL;
+         connection = connection->next) {
+        bool is_up = connection->state == CONNECTION_UP;
+        connection->is_silent |= is_up && silence_is_long(connection);
+        if (connection->is_silent)
+            connection_break(connection, "it has not answered for a while");
+    }
+    for (uint32_t i = 0; i < end; i++) {
+        pthread_mutex_lock(&links->mutex);
+        struct link *link = links->by_worker[i];
+        pthread_mutex_unlock(&links->mutex);
+        if (link != NULL && is_long_coming(link, turn))
+            say_gone(link, "no link came about yet", true);
+    }
+}
+
 /* Closes all links and connections, for an end or for another incarnation. */
 static void close_all(struct links *links)
 {
@@ -418,6 +484,7 @@ static void restart(struct links *links)
 {
     pthread_mutex_lock(&links->mutex);
     links->options.self = links->next_self;
+    links->options.window_bytes = links->next_window;
     links->incarnation = links->next_incarnation;
     links->secret_length = links->next_secret_length;
     memcpy(links->secret, links->next_secret, links->secret_length);
@@ -447,13 +514,22 @@ static bool run_turn(struct links *links, struct turn *turn)
     turn->now_us = os_monotonic_us();
     pthread_mutex_lock(&links->mutex);
     links->has_news = false;
-    bool must_stop = links->must_stop, must_restart = links->must_restart;
+    bool must_stop = links->must_stop, must_restart = links->must_restart,
+         must_end_silent = links->must_end_silent;
     uint32_t end = links->workers_end;
     pthread_mutex_unlock(&links->mutex);
     if (must_stop || must_restart)
         close_all(links);
     accept_turn(links, turn);
+    if (must_end_silent)
+        end_silent(links, end, turn);
     connections_turn(links, turn);
+    if (must_end_silent) {
+        pthread_mutex_lock(&links->mutex);
+        links->must_end_silent = false;
+        pthread_cond_broadcast(&links->changed);
+        pthread_mutex_unlock(&links->mutex);
+    }
     for (uint32_t i = 0; i < end; i++) {
         pthread_mutex_lock(&links->mutex);
         struct link *link = links->by_worker[i];

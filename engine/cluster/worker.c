@@ -1,20 +1,22 @@
 /* The worker's keeper, and what the control thread asks of it (worker.h). */
+#include "cluster/link_address.h"
 #include "cluster/worker_internal.h"
 #include "core/log.h"
 #include "core/mem.h"
 #include "core/os.h"
+#include "core/quiet_thread.h"
 #include "core/wait.h"
 
 #include <inttypes.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
-    LOOK_US = 20000,   /* between two looks at what the control thread asks */
-    TURN_US = 500000,  /* between two turns at most, though nothing has changed in etcd */
-    AGAIN_US = 200000, /* before a step is tried again whose outcome is not known */
+    LOOK_US = 20000,      /* between two looks at what the control thread asks */
+    CERTAIN_US = 1500000, /* after a look that showed that the round goes on */
+    TURN_US = 500000,     /* between two turns at most, though nothing has changed in etcd */
+    AGAIN_US = 200000,    /* before a step is tried again whose outcome is not known */
     FRUITLESS_MAX =
         5, /* after so many rounds without a head the rest before the next one no longer doubles */
 };
@@ -76,11 +78,27 @@ static void await_end_of_work(struct worker *worker)
     pthread_mutex_unlock(&worker->mutex);
 }
 
+/* Workers whose links have broken. */
+static void doubt(struct worker *worker)
+{
+    uint64_t gone = atomic_exchange(&worker->links.gone, 0);
+    bool is_newest = worker->incarnation > 0 && rendezvous_newest(worker->rendezvous) == worker->incarnation;
+    for (uint32_t i = 0; is_newest && i < worker->round.count; i++)
+        if ((gone >> i & 1) != 0 && i != worker->round.self)
+            rendezvous_doubt(worker->rendezvous, i, (atomic_load(&worker->links.unreached) >> i & 1) != 0);
+}
+
 static void end_round(struct worker *worker)
 {
     if (worker->incarnation == 0)
         return;
-    log_say(LOG_LEVEL_INFO, "incarnation %" PRIu64 " is over: back to the head", worker->incarnation);
+    bool is_planned = atomic_load(&worker->changes) && worker->ended == worker->incarnation;
+    log_say(LOG_LEVEL_INFO, "incarnation %" PRIu64 " is over: %s", worker->incarnation,
+            is_planned ? "the workers change" : "back to the head");
+    if (!is_planned) {                         /* else links have broken because others have gone on */
+        links_end_silent(worker->links.links); /* others may have noticed first */
+        doubt(worker);
+    }
     worker->incarnation = 0;
     set_state(worker, WORKER_IS_OVER);
     worker_links_say_over(worker);
@@ -114,8 +132,10 @@ static bool is_done(struct worker *worker, enum etcd_outcome outcome)
 
 static void join(struct worker *worker)
 {
-    worker->member.clock_us = os_wall_us();
-    if (!is_done(worker, coordination_join(worker->coordination, &worker->o.job, &worker->member,
+    struct str unreached[RENDEZVOUS_WORKERS_MAX];
+    struct cluster_member member = worker->member;
+    rendezvous_describe(worker->rendezvous, &member, unreached);
+    if (!is_done(worker, coordination_join(worker->coordination, &worker->o.job, &member,
                                            worker->o.has_history, &worker->diags)))
         return;
     log_say(LOG_LEVEL_INFO, "joined the cluster as %s", worker->address);
@@ -126,18 +146,9 @@ static void join(struct worker *worker)
 /* The rendezvous' round is another one as soon as the next one begins. */
 static void copy_round(struct worker *worker, const struct rendezvous_round *round)
 {
-    struct arena *arena = &worker->round_arena;
-    struct rendezvous_round copy = *round;
-    arena_reset(arena);
-    for (uint32_t i = 0; i < copy.count; i++) {
-        copy.workers[i].address = arena_str(arena, copy.workers[i].address);
-        copy.workers[i].host = arena_str(arena, copy.workers[i].host);
-    }
-    copy.run = arena_str(arena, copy.run);
-    copy.head.manifest = arena_str(arena, copy.head.manifest);
-    copy.head.digest = arena_str(arena, copy.head.digest);
     pthread_mutex_lock(&worker->mutex);
-    worker->round = copy;
+    arena_reset(&worker->round_arena);
+    rendezvous_copy(round, &worker->round_arena, &worker->round);
     pthread_mutex_unlock(&worker->mutex);
 }
 
@@ -145,11 +156,13 @@ static void begin_round(struct worker *worker, const struct rendezvous_round *ro
 {
     copy_round(worker, round);
     worker_links_meet(worker, round, &worker->arena);
+    worker_rates_begin(worker, round);
     log_say(LOG_LEVEL_INFO,
             "incarnation %" PRIu64 ": %u workers; this one has number %u, number %u at %.*s leads",
             round->incarnation, round->count, round->self, round->leader,
             STR_ARGS(round->workers[round->leader].address));
     worker->incarnation = round->incarnation;
+    atomic_store(&worker->changes, false);
     set_state(worker, WORKER_RUNS);
 }
 
@@ -157,10 +170,15 @@ static void begin_round(struct worker *worker, const struct rendezvous_round *ro
 static void look(struct worker *worker, const struct rendezvous_round *round)
 {
     uint64_t missed = rendezvous_missed(worker->rendezvous);
-    int64_t stop = rendezvous_stop(worker->rendezvous);
-    worker->stop = worker->stop < 0 ? stop : worker->stop;
-    if (stop > worker->stop)
+    if (rendezvous_must_stop(worker->rendezvous))
         atomic_store(&worker->job_must_stop, true);
+    if (rendezvous_must_leave(worker->rendezvous))
+        atomic_store(&worker->must_leave, true);
+    if (rendezvous_changes(worker->rendezvous))
+        atomic_store(&worker->changes, true);
+    atomic_store(&worker->may_leave, rendezvous_may_leave(worker->rendezvous));
+    worker_standby_look(worker);
+    worker_requests_look(worker);
     pthread_mutex_lock(&worker->mutex);
     snprintf(worker->waits_for, sizeof(worker->waits_for), "%s", rendezvous_waits_for(worker->rendezvous));
     pthread_mutex_unlock(&worker->mutex);
@@ -180,14 +198,17 @@ static void look(struct worker *worker, const struct rendezvous_round *round)
 static void take_turn(struct worker *worker)
 {
     const struct rendezvous_round *round = NULL;
-    uint64_t gone = atomic_load(&worker->links.gone);
-    for (uint32_t i = 0; worker->incarnation > 0 && i < worker->round.count; i++)
-        if (gone >> i & 1 && i != worker->round.self)
-            rendezvous_doubt(worker->rendezvous, i);
-    atomic_fetch_and(&worker->links.gone, ~gone);
-    worker->turn_us = os_monotonic_us() + TURN_US;
-    if (is_done(worker, rendezvous_turn(worker->rendezvous, &round, &worker->diags)))
-        look(worker, round);
+    int64_t now = os_monotonic_us();
+    doubt(worker);
+    worker_requests_place(worker);
+    worker->turn_us = now + TURN_US;
+    if (!is_done(worker, rendezvous_turn(worker->rendezvous, &round, &worker->diags)))
+        return;
+    look(worker, round);
+    worker_note_other(worker, now);
+    worker_rates_look(worker);
+    if (worker->incarnation > 0) /* else it is over */
+        atomic_store(&worker->seen_us, now);
 }
 
 static void publish(struct worker *worker)
@@ -208,16 +229,30 @@ static void publish(struct worker *worker)
     (void)is_done(worker, outcome);
 }
 
-/* Tells the others what the control thread has said. `asked`: cleared when it is told. */
-static void tell(struct worker *worker, bool *asked, bool is_over)
+/* What the control thread may have said. */
+enum said { SAID_OVER, SAID_ENDED, SAID_LEAVES, SAID_STOP, SAID_FITS };
+
+static enum etcd_outcome tell_rendezvous(struct worker *worker, enum said said)
 {
     uint64_t incarnation = worker->round.incarnation;
+    struct rendezvous *r = worker->rendezvous;
+    switch (said) {
+    case SAID_OVER: return rendezvous_tell_over(r, &worker->member, incarnation, &worker->diags);
+    case SAID_ENDED:
+        return rendezvous_tell_ended(r, &worker->member, incarnation, worker->is_finished, &worker->diags);
+    case SAID_FITS: return rendezvous_tell_fits(r, &worker->member, worker->told_fits, &worker->diags);
+    case SAID_STOP: return coordination_ask_stop(worker->coordination, &worker->diags);
+    default: return rendezvous_tell_leaves(r, &worker->member, &worker->diags);
+    }
+}
+
+/* Tells the others what the control thread has said. `asked`: cleared when it is told. */
+static void tell(struct worker *worker, bool *asked, enum said said)
+{
+    bool is_over = said == SAID_OVER;
     if (is_over && !worker->has_head)
         rest_after_round(worker);
-    enum etcd_outcome outcome =
-        is_over ? rendezvous_tell_over(worker->rendezvous, &worker->member, incarnation, &worker->diags)
-                : rendezvous_tell_ended(worker->rendezvous, &worker->member, incarnation, worker->is_finished,
-                                        &worker->diags);
+    enum etcd_outcome outcome = tell_rendezvous(worker, said);
     if (outcome == ETCD_UNKNOWN) {
         (void)is_done(worker, outcome);
         return;
@@ -226,7 +261,10 @@ static void tell(struct worker *worker, bool *asked, bool is_over)
     *asked = false;
     pthread_mutex_unlock(&worker->mutex);
     worker->turn_us = 0;
+    if (said == SAID_ENDED)
+        worker->ended = worker->round.incarnation;
     if (is_over) {
+        worker_requests_end(worker);
         worker->incarnation = 0;
         worker->fruitless = worker->has_head ? 0 : worker->fruitless + 1;
         set_state(worker, WORKER_GATHERS);
@@ -240,7 +278,10 @@ static void take_step(struct worker *worker)
     pthread_mutex_lock(&worker->mutex);
     enum worker_state state = worker->state;
     bool publishes = worker->publishing == PUBLISHING_ASKED, is_over = worker->say_over,
-         has_ended = worker->say_ended;
+         has_ended = worker->say_ended, leaves = worker->say_leaves, stops = worker->say_stop,
+         answers = worker->say_answer;
+    worker->say_fits |= worker->fits != worker->told_fits;
+    worker->told_fits = worker->fits;
     pthread_mutex_unlock(&worker->mutex);
     begin_step(worker);
     if (state == WORKER_IS_OVER && !is_over)
@@ -248,11 +289,23 @@ static void take_step(struct worker *worker)
     else if (!worker->has_joined)
         join(worker);
     else if (is_over)
-        tell(worker, &worker->say_over, true);
+        tell(worker, &worker->say_over, SAID_OVER);
     else if (publishes)
         publish(worker);
+    else if (stops) /* before its part has ended: else that is taken for the end of a planned change */
+        tell(worker, &worker->say_stop, SAID_STOP);
     else if (has_ended && worker->incarnation > 0)
-        tell(worker, &worker->say_ended, false);
+        tell(worker, &worker->say_ended, SAID_ENDED);
+    else if (leaves)
+        tell(worker, &worker->say_leaves, SAID_LEAVES);
+    else if (worker_standby_is_due(worker))
+        (void)is_done(worker, worker_standby_tell(worker));
+    else if (worker->say_fits)
+        tell(worker, &worker->say_fits, SAID_FITS);
+    else if (answers && worker->incarnation > 0)
+        (void)is_done(worker, worker_requests_answer(worker));
+    else if (worker_rates_is_due(worker))
+        (void)is_done(worker, worker_rates_tell(worker));
     else if (os_monotonic_us() >= worker->turn_us || atomic_load(&worker->links.gone) != 0)
         take_turn(worker);
     else if (coordination_wait(worker->coordination, LOOK_US))
@@ -289,7 +342,9 @@ static bool refuse_address(const char *what, const char *found, struct diag_list
     struct diag *d = diag_error(
         diags, DIAG_LINK_FAILED, (struct span){0},
         "%s: expected HOST:PORT under which the other workers reach this one, found `%s`", what, found);
-    diag_hint(diags, d, "give an address of this machine, for example --listen=10.0.0.7:7400");
+    diag_hint(
+        diags, d,
+        "give an address of this machine: --listen=10.0.0.7:7400, or --listen=0.0.0.0:7400 with --advertise=10.0.0.7:7400");
     return false;
 }
 
@@ -301,12 +356,15 @@ static bool set_address(struct worker *worker, struct diag_list *diags)
     uint16_t port = links_port(worker->links.links);
     if (colon == NULL || colon == told || strlen(told) > LINK_ADDRESS_MAX - 5)
         return refuse_address("the worker's address", told, diags);
-    if (strncmp(told, "0.0.0.0:", 8) == 0)
+    if (worker->o.advertise == NULL && strncmp(told, "0.0.0.0:", 8) == 0)
         return refuse_address("--listen without --advertise", told, diags);
+    struct sockaddr_in resolved;
     if (strcmp(colon, ":0") == 0)
         snprintf(worker->address, sizeof(worker->address), "%.*s:%u", (int)(colon - told), told, port);
     else
         snprintf(worker->address, sizeof(worker->address), "%s", told);
+    if (!link_address_parse(worker->address, false, &resolved, diags))
+        return false;
     if (gethostname(worker->host, sizeof(worker->host) - 1) != 0)
         snprintf(worker->host, sizeof(worker->host), "?");
     return true;
@@ -318,20 +376,21 @@ static bool make_rendezvous(struct worker *worker, struct diag_list *diags)
                                                .least = worker->o.least,
                                                .most = worker->o.most,
                                                .wait_us = worker->o.wait_us,
-                                               .return_us = worker->o.return_us};
+                                               .return_us = worker->o.return_us,
+                                               .flags = worker->o.flags,
+                                               .describe = worker->o.describe,
+                                               .place = worker->o.place,
+                                               .user = worker->o.user,
+                                               .grows = worker->o.grows,
+                                               .rest_us = worker->o.rest_us,
+                                               .is_standby = worker->o.is_standby};
     worker->rendezvous = rendezvous_new(&options, diags);
     return worker->rendezvous != NULL;
 }
 
-/* The keeper gets no signals: they belong to the control thread. */
 static bool start_keeper(struct worker *worker, struct diag_list *diags)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&worker->keeper, NULL, keep, worker);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error == 0)
+    if (quiet_thread_start(&worker->keeper, keep, worker))
         return true;
     struct diag *d = diag_error(diags, DIAG_MEMORY_BUDGET, (struct span){0},
                                 "the system refuses to start a thread for the cluster");
@@ -347,6 +406,8 @@ static void dismantle(struct worker *worker)
         coordination_close(worker->coordination);
     arena_free(&worker->arena);
     arena_free(&worker->round_arena);
+    free(worker->places);
+    arena_free(&worker->other_arena);
     pthread_cond_destroy(&worker->changed);
     pthread_mutex_destroy(&worker->mutex);
     free(worker);
@@ -356,15 +417,16 @@ struct worker *worker_new(const struct worker_options *options, struct diag_list
 {
     struct worker *worker = mem_calloc(1, sizeof(*worker));
     worker->o = *options;
-    worker->stop = -1;
     pthread_mutex_init(&worker->mutex, NULL);
     pthread_cond_init(&worker->changed, NULL);
     worker->coordination = coordination_open(&options->coordination, diags);
     if (worker_links_begin(worker, diags) && worker->coordination != NULL && make_rendezvous(worker, diags) &&
         set_address(worker, diags)) {
         worker->o.job.by = str_from(worker->address);
-        worker->member = (struct cluster_member){
-            .address = str_from(worker->address), .host = str_from(worker->host), .lanes = options->lanes};
+        worker->member = (struct cluster_member){.address = str_from(worker->address),
+                                                 .host = str_from(worker->host),
+                                                 .flags = options->flags,
+                                                 .lanes = options->lanes};
         if (start_keeper(worker, diags))
             return worker;
     }
@@ -414,6 +476,44 @@ bool worker_must_stop(const struct worker *worker)
     return atomic_load(&worker->job_must_stop);
 }
 
+bool worker_is_certain(struct worker *worker)
+{
+    pthread_mutex_lock(&worker->mutex);
+    bool runs = worker->state == WORKER_RUNS;
+    pthread_mutex_unlock(&worker->mutex);
+    return runs && coordination_is_member(worker->coordination) &&
+           os_monotonic_us() - atomic_load(&worker->seen_us) < CERTAIN_US;
+}
+
+void worker_leave(struct worker *worker)
+{
+    pthread_mutex_lock(&worker->mutex);
+    worker->say_leaves = true;
+    pthread_mutex_unlock(&worker->mutex);
+}
+
+void worker_ask_stop(struct worker *worker)
+{
+    pthread_mutex_lock(&worker->mutex);
+    worker->say_stop = true;
+    pthread_mutex_unlock(&worker->mutex);
+}
+
+bool worker_must_leave(const struct worker *worker)
+{
+    return atomic_load(&worker->must_leave);
+}
+
+bool worker_changes(const struct worker *worker)
+{
+    return atomic_load(&worker->changes);
+}
+
+bool worker_may_leave(const struct worker *worker)
+{
+    return atomic_load(&worker->may_leave);
+}
+
 const struct diag_list *worker_diags(const struct worker *worker)
 {
     return &worker->diags;
@@ -430,6 +530,7 @@ bool worker_publish(struct worker *worker, uint64_t epoch, struct str manifest, 
         memcpy(worker->name, manifest.data, manifest.length);
         memcpy(worker->digest, digest.data, digest.length);
         worker->head = (struct cluster_head){.incarnation = worker->round.incarnation,
+                                             .clock_us = os_wall_us(),
                                              .epoch = epoch,
                                              .manifest = {worker->name, manifest.length},
                                              .digest = {worker->digest, digest.length}};

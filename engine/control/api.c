@@ -32,12 +32,28 @@ static void serve_health(struct api *api LEAT_UNUSED, struct net_exchange *excha
     net_respond_text(exchange, 200, "ok\n");
 }
 
+/* 503, and for what this process waits. */
+static void say_waits(struct api *api, struct net_exchange *exchange)
+{
+    char text[sizeof(api->waits) + 64];
+    pthread_mutex_lock(&api->mutex);
+    if (api->waits[0] == '\0')
+        snprintf(text, sizeof(text), "the run is being restored\n");
+    else
+        snprintf(text, sizeof(text), "there is no run yet; waiting: %s\n", api->waits);
+    pthread_mutex_unlock(&api->mutex);
+    net_respond_text(exchange, 503, text);
+}
+
 static void serve_ready(struct api *api, struct net_exchange *exchange)
 {
     pthread_mutex_lock(&api->mutex);
     bool is_there = api->is_there;
     pthread_mutex_unlock(&api->mutex);
-    net_respond_text(exchange, is_there ? 200 : 503, is_there ? "ok\n" : "the run is being restored\n");
+    if (is_there)
+        net_respond_text(exchange, 200, "ok\n");
+    else
+        say_waits(api, exchange);
 }
 
 static void serve_metrics(struct api *api, struct net_exchange *exchange)
@@ -81,7 +97,7 @@ static void serve_figures(struct api *api, struct net_exchange *exchange)
     if (api_put_figures(api, false, &out))
         api_answer(exchange, 200, STR("application/json"), &out);
     else
-        net_respond_text(exchange, 503, "the run is being restored: ask again\n");
+        say_waits(api, exchange);
     buffer_free(&out);
 }
 
@@ -291,6 +307,7 @@ static void api_free(struct api *api)
     run_checkpoint_list_free(api->checkpoints);
     served_free(api);
     api_key_free(&api->key);
+    free(api->folder);
     free(api);
 }
 
@@ -347,12 +364,21 @@ struct api *api_start(const struct plan *plan, const struct net_listen *listen, 
     return api;
 }
 
+void api_waits(struct api *api, const char *text)
+{
+    pthread_mutex_lock(&api->mutex);
+    snprintf(api->waits, sizeof(api->waits), "%s", text);
+    pthread_mutex_unlock(&api->mutex);
+}
+
 void api_begin(struct api *api, struct run *run)
 {
+    api_waits(api, "");
     atomic_store(&api->run, run);
-    struct str directory = api->plan->config.checkpoint.directory;
+    api->folder = mem_strdup(run_folder(run));
+    struct str directory = str_from(api->folder);
     leat_assert(atomic_load(&api->history) == NULL);
-    atomic_store(&api->history, history_watch_new(api->plan));
+    atomic_store(&api->history, history_watch_new(api->plan, api->folder));
     int error = directory.length == 0 ? 0 : api_key_write(directory, &api->key);
     if (error != 0)
         log_say(LOG_LEVEL_WARNING, "`leat ctl` cannot find this run: %.*s/CONTROL cannot be written: %s",
@@ -435,6 +461,6 @@ void api_stop(struct api *api)
     net_loop_stop(api->loop);
     pthread_join(api->thread, NULL);
     if (atomic_load(&api->can_act))
-        api_key_remove(api->plan->config.checkpoint.directory, &api->key);
+        api_key_remove(str_from(api->folder), &api->key);
     api_free(api);
 }

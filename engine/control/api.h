@@ -17,8 +17,10 @@ struct api;
 
 /* Listens, and starts the thread. plan: must outlive the API. Says on stderr where the page and the figures are. NULL after a diagnostic. */
 struct api *api_start(const struct plan *plan, const struct net_listen *listen, struct diag_list *diags);
+/* Control thread, while there is no run: for what this process waits; copied, and cut where it is long. */
+void api_waits(struct api *api, const char *text);
 /* Control thread, once the run has its checkpoint directory: opens the history, which api_publish keeps from then on, and
- * writes DIR/CONTROL. run: asked for its state (run/peek.h) until api_stop. */
+ * writes CONTROL, in run_folder. run: asked for its state (run/peek.h) until api_stop. */
 void api_begin(struct api *api, struct run *run);
 /* Control thread: what was asked for since the last call. */
 enum api_want { API_WANTS_NOTHING, API_WANTS_CHECKPOINT, API_WANTS_STOP };

@@ -20,6 +20,7 @@ struct api {
     int64_t published_us;                    /* the control thread's */
     _Atomic(struct history_watch *) history; /* NULL: not yet, or no memory */
     struct api_key key;
+    char *folder;              /* run_folder; NULL: not yet */
     atomic_bool can_act;       /* the key was written */
     atomic_int wanted;         /* enum api_want */
     _Atomic(struct run *) run; /* NULL: not yet; valid until api_stop */
@@ -35,6 +36,7 @@ struct api {
     /* The figures; guarded by the mutex. */
     pthread_mutex_t mutex;
     bool is_there, is_good;
+    char waits[400]; /* for what, before there is a run; "": there is one */
     struct run_stats stats;
     struct run_times *times;
     struct batch_pool *peek_pool; /* rows of keys that are asked for; API's thread */

@@ -1,4 +1,5 @@
 #include "control/figures_read.h"
+#include "control/workers.h"
 
 #include "core/civil.h"
 
@@ -155,6 +156,7 @@ static void read_run(struct figures_read *f, const json_t *json)
     stats->checkpoint_bytes = count(json, "checkpoint_bytes");
     stats->checkpoint_age_us = duration(json, "checkpoint_age_ms", 1e3, -1);
     stats->checkpoint_us = duration(json, "checkpoint_duration_ms", 1e3, -1);
+    workers_read(json_object_get(json, "cluster"), stats, &f->arena);
     const json_t *store = json_object_get(json, "store");
     stats->has_store = json_is_object(store);
     stats->sinks_await_store = json_is_true(json_object_get(store, "sinks_wait"));

@@ -284,11 +284,10 @@ static void say(const struct byte_buffer *lines)
     }
 }
 
-struct history_watch *history_watch_new(const struct plan *plan)
+struct history_watch *history_watch_new(const struct plan *plan, const char *folder)
 {
     struct history_column columns[HISTORY_COLUMNS_MAX] = {0};
     struct byte_buffer said = {0};
-    struct str folder = plan->config.checkpoint.directory;
     uint32_t count = plan->nodes_count + 1;
     leat_assert(count <= HISTORY_COLUMNS_MAX);
     for (uint32_t c = 0; c < count; c++) {
@@ -298,11 +297,10 @@ struct history_watch *history_watch_new(const struct plan *plan)
         for (uint32_t f = 0; f < HISTORY_FIGURES; f++)
             columns[c].rolls[f] = history_figure(node, f)->roll;
     }
-    char *directory = folder.length == 0 ? NULL : mem_str(folder);
-    struct history *rings = history_open(directory, columns, count, os_wall_us(), &said);
+    struct history *rings =
+        history_open(folder[0] == '\0' ? NULL : folder, columns, count, os_wall_us(), &said);
     say(&said);
     buffer_free(&said);
-    free(directory);
     if (rings == NULL)
         return NULL;
     struct history_watch *watch = mem_calloc(1, sizeof(*watch));

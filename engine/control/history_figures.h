@@ -17,9 +17,9 @@ extern const char *const history_roll_names[]; /* "mean", "last", "max" */
 
 struct history_watch;
 
-/* Opens the history, beside the checkpoints if the job has them; says on stderr what is amiss. NULL: there is no memory.
+/* Opens the history, whose file lies in that folder ("": it has none); says on stderr what is amiss. NULL: there is no memory.
  * plan: must outlive the watch. Control thread. */
-struct history_watch *history_watch_new(const struct plan *plan);
+struct history_watch *history_watch_new(const struct plan *plan, const char *folder);
 void history_watch_free(struct history_watch *watch); /* NULL is allowed */
 /* Adds a row, if a second has begun since the last one. recent: of the last seconds, NULL: not known. Control thread. */
 void history_watch_look(struct history_watch *watch, const struct run_stats *stats,

@@ -13,6 +13,7 @@ enum metric_of {
     OF_HELD,      /* for each node: rows that wait in it */
     OF_LANE,      /* for each lane, by what its time goes to */
     OF_OWN,       /* for each node and lane: the node's own time */
+    OF_WORKER,    /* for each worker of a cluster whose figures are there, by its number */
     OF_PARTITION, /* for each partition that has a series (partition_series.h) */
     OF_LEFT_OUT,  /* one series: how many were left out */
     OF_FIGURE, /* for each node whose report has the figure, over the run and over the last window of metrics */
@@ -33,7 +34,8 @@ struct metric {
     double (*plan)(const struct plan *plan);      /* OF_PLAN; NaN: not known */
     double (*run)(const struct run_stats *stats); /* OF_RUN; NaN: not known */
     double (*node)(const struct run_stats *stats,
-                   const struct run_node_stats *node); /* OF_NODE; NaN: not known */
+                   const struct run_node_stats *node);       /* OF_NODE; NaN: not known */
+    double (*worker)(const struct run_worker_stats *worker); /* OF_WORKER; NaN: not known */
     const char *figure; /* OF_FIGURE: name in the report; OF_RANKED: that before `_k` */
     double unit;        /* OF_FIGURE: what the figure is multiplied by; 0: as it is */
 };
@@ -96,6 +98,22 @@ static double run_checkpoint_stop(const struct run_stats *s)
 {
     return s->checkpoints > 0 ? seconds_of(s->checkpoint_stop_us) : (double)NAN;
 }
+static double run_imbalance(const struct run_stats *s)
+{
+    return s->imbalance > 0 ? s->imbalance : (double)NAN;
+}
+static double run_hot_groups(const struct run_stats *s)
+{
+    return s->imbalance > 0 ? s->hot_groups : (double)NAN;
+}
+static double run_moved_groups(const struct run_stats *s)
+{
+    return s->imbalance > 0 ? (double)s->moved_groups : (double)NAN;
+}
+static double run_move_stop(const struct run_stats *s)
+{
+    return s->imbalance > 0 ? seconds_of(s->move_stop_us) : (double)NAN;
+}
 
 static double run_store_behind(const struct run_stats *s)
 {
@@ -131,6 +149,63 @@ static double node_trouble(const struct run_stats *s LEAT_UNUSED, const struct r
     return node->report.error[0] != '\0';
 }
 
+static double run_incarnation(const struct run_stats *s)
+{
+    return s->incarnation > 0 ? (double)s->incarnation : (double)NAN;
+}
+static double run_leads(const struct run_stats *s)
+{
+    return s->incarnation > 0 ? !s->is_part : (double)NAN;
+}
+static double run_workers(const struct run_stats *s)
+{
+    return s->incarnation > 0 ? (double)s->workers : (double)NAN;
+}
+static double worker_lanes(const struct run_worker_stats *w)
+{
+    return (double)w->lanes;
+}
+static double worker_partitions(const struct run_worker_stats *w)
+{
+    return (double)w->partitions;
+}
+static double worker_groups(const struct run_worker_stats *w)
+{
+    return (double)w->groups;
+}
+static double worker_busy(const struct run_worker_stats *w)
+{
+    return w->busy_share;
+}
+static double worker_records(const struct run_worker_stats *w)
+{
+    return (double)w->records_life;
+}
+static double worker_sent_bytes(const struct run_worker_stats *w)
+{
+    return (double)w->traffic.sent_bytes;
+}
+static double worker_sent_frames(const struct run_worker_stats *w)
+{
+    return (double)w->traffic.sent_frames;
+}
+static double worker_received_bytes(const struct run_worker_stats *w)
+{
+    return (double)w->traffic.received_bytes;
+}
+static double worker_round_trip(const struct run_worker_stats *w)
+{
+    return seconds_of(w->traffic.round_trip_us);
+}
+static double worker_waiting_bytes(const struct run_worker_stats *w)
+{
+    return (double)w->waiting_bytes;
+}
+static double worker_spilled_bytes(const struct run_worker_stats *w)
+{
+    return (double)w->spilled_bytes;
+}
+
 /* --- The table --- */
 
 #define RUN(name_, type_, get, help_)                                                                        \
@@ -154,6 +229,11 @@ static double node_trouble(const struct run_stats *s LEAT_UNUSED, const struct r
         .meaning = {name_, "gauge", "node, kind, over, k", help_}, .of = OF_RANKED, .figure = figure_        \
     }
 
+#define WORKER(name_, type_, get, help_)                                                                     \
+    {                                                                                                        \
+        .meaning = {name_, type_, "worker", help_}, .of = OF_WORKER, .worker = get                           \
+    }
+
 static const struct metric table[] = {
     RUN("leat_run_records_total", "counter", run_records, "Records read by this process."),
     RUN("leat_run_seconds", "gauge", run_elapsed, "Time since this process began the run."),
@@ -173,6 +253,14 @@ static const struct metric table[] = {
     RUN("leat_checkpoint_bytes", "gauge", run_checkpoint_bytes, "The last checkpoint: bytes written."),
     RUN("leat_checkpoint_stop_seconds", "gauge", run_checkpoint_stop,
         "The last checkpoint: longest time that a lane stood still."),
+    RUN("leat_balance_busiest_ratio", "gauge", run_imbalance,
+        "Work by key of the busiest instance, by the mean of all, as measured last; where keys move by load."),
+    RUN("leat_balance_hot_groups", "gauge", run_hot_groups,
+        "Key groups with more work than the mean of all instances: no placement mends that."),
+    RUN("leat_balance_moved_groups_total", "counter", run_moved_groups,
+        "Key groups that moved to another lane or worker."),
+    RUN("leat_balance_move_stop_seconds", "gauge", run_move_stop,
+        "Longest time that a lane gave or took of what moves, without a micro-batch between."),
     RUN("leat_store_checkpoints_behind", "gauge", run_store_behind,
         "Checkpoints of this process that are newer than the object store's newest; of a job with a `store`."),
     RUN("leat_store_behind_seconds", "gauge", run_store_behind_time,
@@ -180,6 +268,32 @@ static const struct metric table[] = {
     RUN("leat_store_sent_bytes_total", "counter", run_store_bytes, "Bytes sent to the object store."),
     RUN("leat_store_retries_total", "counter", run_store_retries,
         "Requests to the object store that were sent again."),
+    RUN("leat_cluster_workers", "gauge", run_workers,
+        "Workers of the job; of a job on several machines. The leader's series are the job's; those of another worker have its label "
+        "`worker`, and are of its part."),
+    RUN("leat_cluster_incarnation", "gauge", run_incarnation,
+        "Incarnation: rises each time that the workers begin again."),
+    RUN("leat_cluster_leads", "gauge", run_leads, "1: this worker leads."),
+    WORKER("leat_worker_lanes", "gauge", worker_lanes, "Lanes of each worker."),
+    WORKER("leat_worker_partitions", "gauge", worker_partitions,
+           "Partitions of sources that the worker reads."),
+    WORKER("leat_worker_key_groups", "gauge", worker_groups, "Key groups whose state the worker has."),
+    WORKER("leat_worker_busy_ratio", "gauge", worker_busy,
+           "Share of its lanes' time in the last second that they decoded and processed."),
+    WORKER("leat_worker_records_total", "counter", worker_records,
+           "Records that the worker's process has read."),
+    WORKER("leat_worker_sent_bytes_total", "counter", worker_sent_bytes,
+           "Bytes sent to other workers in this incarnation."),
+    WORKER("leat_worker_sent_frames_total", "counter", worker_sent_frames,
+           "Frames sent to other workers in this incarnation."),
+    WORKER("leat_worker_received_bytes_total", "counter", worker_received_bytes,
+           "Bytes that came from other workers in this incarnation."),
+    WORKER("leat_worker_round_trip_seconds", "gauge", worker_round_trip,
+           "The longest of the last round trips to the other workers."),
+    WORKER("leat_worker_waiting_bytes", "gauge", worker_waiting_bytes,
+           "Memory of rows and messages that wait between lanes and workers, those under way included."),
+    WORKER("leat_worker_spilled_bytes_total", "counter", worker_spilled_bytes,
+           "Bytes of such rows and messages that were written to spill files, for want of memory."),
     {.meaning = {"leat_lane_seconds_total", "counter", "lane, on",
                  "Time of each lane, by what it went to: `decode`, `process`, `wait_for_records`, or blocked "
                  "`behind_...`."},
@@ -252,6 +366,21 @@ static const struct metric table[] = {
 
 /* --- Text --- */
 
+static void put_number(struct metrics_text *text, const char *label, uint32_t number)
+{
+    char digits[16];
+    int length = snprintf(digits, sizeof(digits), "%" PRIu32, number);
+    metrics_label(text, label, (struct str){digits, (size_t)length});
+}
+
+/* The label of what is of this worker alone: of a worker that does not lead, all; of the leader, where `is_own`. */
+static void label_worker(struct answer *answer, bool is_own)
+{
+    const struct run_stats *stats = answer->source->stats;
+    if (stats->incarnation > 0 && (stats->is_part || is_own))
+        put_number(answer->text, "worker", stats->worker);
+}
+
 static void make_node_labels(struct answer *answer)
 {
     struct byte_buffer one = {0};
@@ -269,18 +398,22 @@ static void make_node_labels(struct answer *answer)
     buffer_free(&one);
 }
 
-static void begin_node(struct answer *answer, const struct metric *metric, uint32_t place)
+static void begin_node_of(struct answer *answer, const struct metric *metric, uint32_t place, bool is_own)
 {
     size_t begin = place == 0 ? 0 : answer->ends[place - 1];
     metrics_begin(answer->text, metric->meaning.name);
     metrics_labels(answer->text, (struct str){answer->node_labels.data + begin, answer->ends[place] - begin});
+    label_worker(answer, is_own);
+}
+
+static void begin_node(struct answer *answer, const struct metric *metric, uint32_t place)
+{
+    begin_node_of(answer, metric, place, false);
 }
 
 static void label_lane(struct metrics_text *text, uint32_t lane)
 {
-    char number[16];
-    int length = snprintf(number, sizeof(number), "%" PRIu32, lane + 1);
-    metrics_label(text, "lane", (struct str){number, (size_t)length});
+    put_number(text, "lane", lane + 1);
 }
 
 static void put_lanes(struct answer *answer, const struct metric *metric)
@@ -288,6 +421,7 @@ static void put_lanes(struct answer *answer, const struct metric *metric)
     for (uint32_t lane = 0; lane < answer->source->times->lanes_count; lane++)
         for (uint32_t t = 0; t < RUN_LANE_TIMES; t++) {
             metrics_begin(answer->text, metric->meaning.name);
+            label_worker(answer, true);
             label_lane(answer->text, lane);
             metrics_label(answer->text, "on", str_from(run_lane_time_names[t]));
             metrics_time(answer->text, answer->source->times->lanes[lane].ns[t]);
@@ -298,7 +432,7 @@ static void put_own(struct answer *answer, const struct metric *metric)
 {
     for (uint32_t i = 0; i < answer->source->times->instances_count; i++) {
         const struct run_instance_time *instance = &answer->source->times->instances[i];
-        begin_node(answer, metric, instance->node);
+        begin_node_of(answer, metric, instance->node, true);
         label_lane(answer->text, instance->lane);
         metrics_time(answer->text, instance->ns);
     }
@@ -309,7 +443,7 @@ static void put_partitions(struct answer *answer, const struct metric *metric)
     uint32_t count;
     const struct partition_series *series = partition_watch_series(answer->source->partitions, &count);
     for (uint32_t i = 0; i < count; i++) {
-        begin_node(answer, metric, series[i].node);
+        begin_node_of(answer, metric, series[i].node, true);
         metrics_label(answer->text, "partition", str_from(series[i].name));
         metrics_count(answer->text, series[i].records);
     }
@@ -412,7 +546,21 @@ static void put_run(struct answer *answer, const struct metric *metric)
     if (isnan(value))
         return;
     metrics_begin(answer->text, metric->meaning.name);
+    label_worker(answer, false);
     metrics_value(answer->text, value);
+}
+
+static void put_workers(struct answer *answer, const struct metric *metric)
+{
+    const struct run_stats *stats = answer->source->stats;
+    for (uint32_t i = 0; i < stats->workers && stats->incarnation > 0; i++) {
+        double value = metric->worker(&stats->per_worker[i]);
+        if (!stats->per_worker[i].is_known || isnan(value))
+            continue;
+        metrics_begin(answer->text, metric->meaning.name);
+        put_number(answer->text, "worker", i);
+        metrics_value(answer->text, value);
+    }
 }
 
 void metrics_write(const struct metrics_source *source, struct metrics_text *text)
@@ -432,6 +580,7 @@ void metrics_write(const struct metrics_source *source, struct metrics_text *tex
         case OF_HELD: put_held(&answer, metric); break;
         case OF_LANE: put_lanes(&answer, metric); break;
         case OF_OWN: put_own(&answer, metric); break;
+        case OF_WORKER: put_workers(&answer, metric); break;
         case OF_PARTITION: put_partitions(&answer, metric); break;
         case OF_LEFT_OUT: put_left_out(metric, text); break;
         case OF_FIGURE: put_figures(&answer, metric); break;

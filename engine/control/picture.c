@@ -2,6 +2,7 @@
 
 #include "control/ranked.h"
 #include "control/summary.h"
+#include "control/workers.h"
 #include "core/civil.h"
 #include "core/os.h"
 #include "core/utf8.h"
@@ -375,6 +376,11 @@ uint32_t picture_draw(const struct picture *p, uint32_t width, const char *end, 
     end_line(&d);
     if (add_lanes(p, out))
         end_line(&d);
+    for (uint32_t i = 0; i < workers_lines(p->stats); i++) {
+        buffer_printf(out, "  ");
+        workers_line(p->stats, i, out);
+        end_line(&d);
+    }
     for (uint32_t i = 0; i < p->stats->nodes_count; i++)
         draw_node(p, i, &d);
     struct str left = p->beside;

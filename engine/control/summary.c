@@ -1,6 +1,7 @@
 #include "control/summary.h"
 
 #include "control/json_text.h"
+#include "control/workers.h"
 #include "core/buffer.h"
 #include "core/civil.h"
 
@@ -104,6 +105,11 @@ void summary_text(const struct summary *summary, FILE *out)
     char rate[32], duration[32], bytes[32];
     if (stats->was_finished) {
         fprintf(out, "%.*s: this run has finished already; --fresh begins a new run\n", STR_ARGS(plan->name));
+        return;
+    }
+    if (stats->was_at_until) {
+        fprintf(out, "%.*s: all rows before --until were read already; a later --until, or none, goes on\n",
+                STR_ARGS(plan->name));
         return;
     }
     double seconds = MAX((double)stats->elapsed_us / 1e6, 1e-9);
@@ -257,7 +263,8 @@ static json_t *ms_json(int64_t us)
 static json_t *done_json(const struct run_stats *stats)
 {
     double share = summary_share_done(stats);
-    return share < 0 ? json_null() : json_real(share);
+    return share < 0 || stats->is_part ? json_null()
+                                       : json_real(share); /* of the input a worker knows its part */
 }
 
 /* Of the work that operators have left when all sources have ended; null: they have none, or do not say. */
@@ -326,17 +333,24 @@ static json_t *summary_json(const struct summary *summary)
         "bottleneck_node", cause_json(summary), "watermark", holder_json(stats), "nodes", nodes,
         "dead_examples", dead, "warnings", warnings, "serves", serves);
     leat_assert(root != NULL);
-    if (stats->moved_groups + stats->moved_operators > 0) { /* with --move */
+    if (stats->moved_groups + stats->moved_operators > 0) {
         json_object_set_new(root, "moved_groups", json_integer((json_int_t)stats->moved_groups));
         json_object_set_new(root, "moved_operators", json_integer((json_int_t)stats->moved_operators));
         json_object_set_new(root, "moved_bytes", json_integer((json_int_t)stats->moved_bytes));
         json_object_set_new(root, "moved_changes", json_integer((json_int_t)stats->moved_changes));
         json_object_set_new(root, "move_stop_ms", json_real((double)stats->move_stop_us / 1e3));
     }
+    if (stats->imbalance > 0) {
+        json_object_set_new(root, "imbalance", json_real(stats->imbalance));
+        json_object_set_new(root, "hot_groups", json_integer((json_int_t)stats->hot_groups));
+    }
     if (stats->has_store)
         json_object_set_new(root, "store", store_json(stats));
     if (stats->workers > 1)
         json_object_set_new(root, "workers", json_integer((json_int_t)stats->workers));
+    json_t *cluster = workers_json(stats);
+    if (cluster != NULL)
+        json_object_set_new(root, "cluster", cluster);
     return root;
 }
 

@@ -199,6 +199,14 @@ void batch_release(struct batch *batch)
     }
 }
 
+size_t batch_held_bytes(const struct batch *batch)
+{
+    size_t bytes = sizeof(*batch) + batch->arena.used_bytes;
+    for (int i = 0; i < BATCH_PARENTS_MAX; i++)
+        bytes += batch->parents[i] == NULL ? 0 : batch_held_bytes(batch->parents[i]);
+    return bytes;
+}
+
 uint64_t *batch_valid_new(struct batch *batch, uint32_t rows)
 {
     size_t words = MAX(BIT_WORDS((size_t)rows), BATCH_VALID_WORDS);

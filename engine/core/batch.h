@@ -136,6 +136,9 @@ void batch_hold(struct batch *batch);
 /* Gives one reference back; NULL is allowed. */
 void batch_release(struct batch *batch);
 
+/* Bytes of memory that the batch and its parents hold, texts included; those that it shares with other batches, too. */
+size_t batch_held_bytes(const struct batch *batch);
+
 /* Allocates data for one column in the batch's arena (not zeroed) and sets `valid` to NULL. */
 void batch_column_init(struct batch *batch, struct column *column, struct type type, uint32_t rows);
 /* A bitmap with all `rows` bits set, in the batch's arena; clear bits for nulls. */

@@ -247,6 +247,39 @@ static bool set_read_rows(struct wire_reader *reader, const struct wire_sequence
     return is_good_partition(reader, fields[WIRE_PARTITION].base);
 }
 
+/* Whether each row's order follows from its origin, but for its time: put_merged_rows has written them. */
+static bool are_merged_rows(const struct wire_sequence *fields)
+{
+    for (int field = 0; field < WIRE_FIELDS; field++)
+        if (field != WIRE_PARTITION && field != WIRE_RECORD && field != WIRE_TIME &&
+            fields[field].form != WIRE_ZEROS)
+            return false;
+    return true;
+}
+
+static bool set_merged_rows(struct wire_reader *reader, const struct wire_sequence *fields,
+                            const int64_t *from)
+{
+    int64_t partitions[BATCH_ROWS], records[BATCH_ROWS], times[BATCH_ROWS];
+    struct batch *batch = reader->batch;
+    wire_decode(&fields[WIRE_PARTITION], reader->end, batch->rows, partitions);
+    wire_decode(&fields[WIRE_RECORD], reader->end, batch->rows, records);
+    decode_order_times(reader, &fields[WIRE_TIME], from, times);
+    struct row_origin *origins = arena_alloc(&batch->arena, batch->rows * sizeof(*origins));
+    struct row_order *orders = arena_alloc(&batch->arena, batch->rows * sizeof(*orders));
+    bool is_good = true;
+    for (uint32_t i = 0; i < batch->rows; i++) {
+        uint32_t partition = (uint32_t)((uint64_t)partitions[i] - 1);
+        uint64_t record = (uint64_t)records[i];
+        origins[i] = (struct row_origin){partition, record};
+        orders[i] = (struct row_order){.partition = partition, .time = times[i], .tie = record};
+        is_good &= is_good_partition(reader, (uint64_t)partitions[i]);
+    }
+    batch->origins = origins;
+    batch->orders = orders;
+    return is_good;
+}
+
 static bool set_any_rows(struct wire_reader *reader, const struct wire_sequence *fields, const int64_t *from)
 {
     int64_t values[WIRE_FIELDS][BATCH_ROWS];
@@ -296,8 +329,10 @@ static bool take_rows(struct wire_reader *reader, uint8_t flags)
     for (int field = 0; field < WIRE_FIELDS; field++)
         if (!take_sequence(reader, &fields[field]))
             return false;
-    bool is_read = are_read_rows(fields, batch->rows);
-    return (is_read ? set_read_rows : set_any_rows)(reader, fields, order_times_from(batch, flags));
+    const int64_t *from = order_times_from(batch, flags);
+    if (are_read_rows(fields, batch->rows))
+        return set_read_rows(reader, fields, from);
+    return (are_merged_rows(fields) ? set_merged_rows : set_any_rows)(reader, fields, from);
 }
 
 /* --- Batches --- */

@@ -245,6 +245,41 @@ static enum wire_flag put_read_rows(struct byte_buffer *out, const struct batch 
     return flag;
 }
 
+/* Reads the fields of rows that were merged, whose order follows from their origin but for the time; false: that is not so of all. */
+static bool read_merged(const struct batch *batch, const struct wire_rows *rows, int64_t *partitions,
+                        int64_t *records, int64_t *times)
+{
+    uint64_t differ = 0;
+    if (batch->origins == NULL || batch->orders == NULL)
+        return false;
+    for (uint32_t i = 0; i < rows->count; i++) {
+        const struct row_origin *origin = &batch->origins[row_at(rows, i)];
+        const struct row_order *order = &batch->orders[row_at(rows, i)];
+        partitions[i] = (uint32_t)(origin->partition + 1);
+        records[i] = (int64_t)origin->record;
+        times[i] = order->time;
+        differ |= order->place | order->depth | (order->partition ^ origin->partition) |
+                  (order->tie ^ origin->record) | order->sub;
+    }
+    return differ == 0;
+}
+
+/* What put_any_rows writes of such rows, without a look at the fields that are all zero. */
+static enum wire_flag put_merged_rows(struct byte_buffer *out, const struct wire_times *times,
+                                      const int64_t *partitions, const int64_t *records, const int64_t *order)
+{
+    enum wire_flag flag = 0;
+    for (int field = 0; field < WIRE_FIELDS; field++) {
+        if (field == WIRE_TIME)
+            flag = put_order_times(out, times, order);
+        else if (field == WIRE_PARTITION || field == WIRE_RECORD)
+            wire_put_sequence(out, field == WIRE_PARTITION ? partitions : records, times->count);
+        else
+            wire_put_line(out, 0, 0);
+    }
+    return flag;
+}
+
 static enum wire_flag put_any_rows(struct byte_buffer *out, const struct batch *batch,
                                    const struct wire_rows *rows, const struct wire_times *times)
 {
@@ -276,6 +311,7 @@ static uint8_t put_rows(struct byte_buffer *out, const struct batch *batch, cons
                         bool has_order)
 {
     int64_t event[BATCH_ROWS], arrival[BATCH_ROWS];
+    int64_t partitions[BATCH_ROWS], records[BATCH_ROWS], order[BATCH_ROWS];
     struct wire_times times = {times_of(batch->event_time, rows, event),
                                times_of(batch->arrival_time, rows, arrival), rows->count};
     enum wire_flag flag = 0;
@@ -284,6 +320,8 @@ static uint8_t put_rows(struct byte_buffer *out, const struct batch *batch, cons
         wire_put_sequence(out, times.arrival, rows->count);
     if (has_order && batch->origins == NULL && batch->orders == NULL)
         flag = put_read_rows(out, batch, rows, &times);
+    else if (has_order && read_merged(batch, rows, partitions, records, order))
+        flag = put_merged_rows(out, &times, partitions, records, order);
     else if (has_order)
         flag = put_any_rows(out, batch, rows, &times);
     return (uint8_t)(flag | (times.arrival != NULL ? WIRE_ARRIVAL : 0));

@@ -35,7 +35,8 @@ static struct failpoint_rule {
 } rules[ARRAY_COUNT(names)];
 
 static atomic_bool is_active;
-static int64_t cut_records, state_bytes, placement_seed; /* LEAT_TEST_CUT, _STATE, _PLACEMENT; 0: not set */
+static int64_t cut_records, state_bytes, placement_seed,
+    store_delay_ms; /* LEAT_TEST_CUT, _STATE, _PLACEMENT, _STORE_DELAY; 0: not set */
 
 const char *const *failpoint_names(size_t *count)
 {
@@ -180,6 +181,11 @@ int64_t test_state(int64_t usual)
     return state_bytes > 0 && state_bytes < usual ? state_bytes : usual;
 }
 
+int64_t test_store_delay(int64_t usual)
+{
+    return store_delay_ms > 0 ? store_delay_ms * 1000 : usual;
+}
+
 uint64_t test_placement(void)
 {
     return (uint64_t)placement_seed;
@@ -189,7 +195,8 @@ bool failpoints_init(struct diag_list *diags)
 {
     bool is_good = parse_knob("LEAT_TEST_CUT", 1, BATCH_ROWS, &cut_records, diags) &&
                    parse_knob("LEAT_TEST_STATE", 256, 1 << 30, &state_bytes, diags) &&
-                   parse_knob("LEAT_TEST_PLACEMENT", 1, 1 << 30, &placement_seed, diags);
+                   parse_knob("LEAT_TEST_PLACEMENT", 1, 1 << 30, &placement_seed, diags) &&
+                   parse_knob("LEAT_TEST_STORE_DELAY", 1, 1 << 30, &store_delay_ms, diags);
     const char *text = getenv("LEAT_FAILPOINTS");
     if (text == NULL || *text == '\0')
         return is_good;

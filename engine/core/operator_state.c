@@ -217,6 +217,28 @@ bool operator_import(const struct operator_kind *kind, struct operator_context *
     return is_good;
 }
 
+void operator_weigh(const struct operator_kind *kind, struct operator_context *context,
+                    struct state_weight *weight)
+{
+    for (const struct state_member *row = rows_of(kind); row->kind != NULL; row++) {
+        void *object = object_of(row, context);
+        if (object != NULL && row->kind->weigh != NULL)
+            row->kind->weigh(object, weight);
+    }
+}
+
+bool operator_forget_groups(const struct operator_kind *kind, struct operator_context *context,
+                            const struct group_set *groups)
+{
+    bool is_good = true;
+    for (const struct state_member *row = rows_of(kind); row->kind != NULL; row++) {
+        void *object = object_of(row, context);
+        if (object != NULL && row->kind->forget_groups != NULL)
+            is_good &= row->kind->forget_groups(object, groups);
+    }
+    return is_good;
+}
+
 /* --- Records of the operator's own --- */
 
 static bool record_snapshot(const struct state_member *row, struct operator_context *context,

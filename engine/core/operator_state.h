@@ -54,6 +54,13 @@ struct state_member {
         .kind = NULL                                                                                         \
     }
 
+/* Bytes of state of an instance: of each key group; and those of queues, of which it is known only that there are more of them for a group
+ * with more rows. */
+struct state_weight {
+    uint64_t groups[KEY_GROUPS];
+    uint64_t queued;
+};
+
 /* A kind of members. Each function but `open` gets the object: the member itself or, with is_pointer, what
  * the member points to; never NULL. `snapshot` and `restore` are never NULL; of the other functions, NULL:
  * nothing to do. One thread at a time calls them for an instance. */
@@ -82,6 +89,8 @@ struct state_kind {
      *   - regroup: context->groups has changed: all instances have given.
      *   - take: for each record of `give`, after regroup.
      *   - import: right after `open`: copies what a store of an earlier life has of context->groups.
+     *   - forget_groups: right after `open`, where the object's store was taken over from an earlier life: deletes what it has of `groups`, which
+     *     have gone to other workers.
      * False: the state store failed; of the two that take: the record is damaged. */
     bool (*give_base)(void *object, const struct group_set *leaving, uint32_t round, int64_t *next,
                       struct byte_buffer *out);
@@ -92,6 +101,9 @@ struct state_kind {
     bool (*take)(const struct state_member *row, struct operator_context *context, void *object,
                  struct str record);
     bool (*import)(void *object, struct state_store *from);
+    /* Adds about how many bytes of state the object has of each key group of the instance. NULL: few. */
+    void (*weigh)(void *object, struct state_weight *weight);
+    bool (*forget_groups)(void *object, const struct group_set *groups);
     void (*report)(const struct state_member *row, void *object, struct report *report);
     void (*close)(void *object);
 };
@@ -155,8 +167,12 @@ void operator_regroup(const struct operator_kind *kind, struct operator_context 
 /* given: what operator_give of another instance wrote. */
 LEAT_CHECKED bool operator_take(const struct operator_kind *kind, struct operator_context *context,
                                 struct str given);
+void operator_weigh(const struct operator_kind *kind, struct operator_context *context,
+                    struct state_weight *weight);
 LEAT_CHECKED bool operator_import(const struct operator_kind *kind, struct operator_context *context,
                                   struct state_store *from);
+LEAT_CHECKED bool operator_forget_groups(const struct operator_kind *kind, struct operator_context *context,
+                                         const struct group_set *groups);
 
 /* --- For kinds of members --- */
 

@@ -52,7 +52,9 @@ enum option_flags {
                               or directories (core/claims.h) */
     OPTION_WRITES = 128,   /* a text: the path of an output */
     OPTION_INPUT = 256,    /* a text: a file, or a glob, that is read besides the records (plan_input) */
-    OPTION_PRIVATE = 512,  /* values may be secrets: the list of inputs leaves them out */
+    OPTION_RECORDS =
+        1024, /* with OPTION_READS: a source's files of records, which all workers of a cluster must see */
+    OPTION_PRIVATE = 512, /* values may be secrets: the list of inputs leaves them out */
 };
 
 /* The member types of option structs. */

@@ -6,12 +6,13 @@
  * of its bytes written when its failpoint gives an error). Failpoints are always compiled in; without
  * LEAT_FAILPOINTS a passage costs one load.
  *
- * Three more variables are for tests only. LEAT_TEST_CUT=N, 1 to 1024, makes watermarks advance after each N
+ * Four more variables are for tests only. LEAT_TEST_CUT=N, 1 to 1024, makes watermarks advance after each N
  * records of a partition (run/sequencer/sequencer.c) instead of after a batch, so that a stream of a few
  * records has several watermarks and late rows; it changes the results, so every life of a run must use the
  * same value. With 1, changes of learners are published after each micro-batch. LEAT_TEST_STATE=N, 256 to 2^30, limits the bytes of memory that an operator instance gets for
  * its state and rows, so that even small state goes to disk.
- * LEAT_TEST_PLACEMENT=SEED, 1 to 2^30, places key groups on lanes at random (core/placement.h). */
+ * LEAT_TEST_PLACEMENT=SEED, 1 to 2^30, places key groups on lanes at random (core/placement.h).
+ * LEAT_TEST_STORE_DELAY=MS, 1 to 2^30: for how long objects in a store must have been unnamed before they are deleted. */
 #ifndef LEAT_CORE_OS_H
 #define LEAT_CORE_OS_H
 
@@ -29,6 +30,8 @@ uint32_t test_cut(uint32_t usual);
 int64_t test_state(int64_t usual);
 /* LEAT_TEST_PLACEMENT; 0: it is not set. */
 uint64_t test_placement(void);
+/* LEAT_TEST_STORE_DELAY, in microseconds; `usual` if that variable is not set. */
+int64_t test_store_delay(int64_t usual);
 /* All failpoint names (core/failpoints.def), for tests that go through them. */
 const char *const *failpoint_names(size_t *count);
 

@@ -113,6 +113,27 @@ void placement_ranges(struct placement *placement, uint32_t instances)
         placement->instance[group] = (uint8_t)(group * instances / KEY_GROUPS);
 }
 
+void placement_keep(struct placement *placement, const struct placement *before, uint32_t instances)
+{
+    uint32_t counts[PLACEMENT_INSTANCES_MAX] = {0};
+    leat_assert(instances > 0 && instances <= PLACEMENT_INSTANCES_MAX);
+    uint32_t most = instances <= before->instances ? KEY_GROUPS : (KEY_GROUPS + instances - 1) / instances;
+    placement->instances = instances;
+    for (uint32_t group = 0; group < KEY_GROUPS; group++)
+        counts[before->instance[group]]++;
+    for (uint32_t group = 0; group < KEY_GROUPS; group++) {
+        uint32_t to = before->instance[group], least = 0;
+        for (uint32_t i = 1; i < instances; i++)
+            least = counts[i] < counts[least] ? i : least;
+        if (to >= instances || counts[to] > most) {
+            counts[to]--;
+            counts[least]++;
+            to = least;
+        }
+        placement->instance[group] = (uint8_t)to;
+    }
+}
+
 void placement_scatter(struct placement *placement, uint32_t instances, uint64_t seed)
 {
     leat_assert(instances > 0 && instances <= PLACEMENT_INSTANCES_MAX);

@@ -55,6 +55,10 @@ struct placement {
 
 /* Gives each instance a range of about as many groups. The stays are left as they are. */
 void placement_ranges(struct placement *placement, uint32_t instances);
+/* Begins with the groups where `before` has them, at another number of instances, and moves as few as give each instance about as many:
+ * those of instances that are no more, and, where there are more instances, what others have too many. The stays are left as they
+ * are. */
+void placement_keep(struct placement *placement, const struct placement *before, uint32_t instances);
 /* For tests: gives each group to an instance that the seed decides. */
 void placement_scatter(struct placement *placement, uint32_t instances, uint64_t seed);
 /* Gives the group to the instance; where that is another one, the group's stay rises. Once for each group in a change. */

@@ -54,6 +54,8 @@ LEAT_CHECKED bool run_head_of_run(const char *directory, struct byte_buffer *out
 enum { RUN_HEAD_BYTES_MAX = CHECKPOINT_MANY_BYTES_MAX, RUN_HEAD_NAME_BYTES = 48 };
 /* The name of a manifest's file in its folder. */
 void run_head_name(uint32_t incarnation, uint64_t epoch, char name[RUN_HEAD_NAME_BYTES]);
+/* Whether a file of that name is a manifest, finished; and of which generation and epoch. */
+bool run_head_read_name(const char *name, struct checkpoint_id *id);
 /* Writes the manifest of the incarnation's checkpoint `epoch` into the folder, which is made where it is missing. When it returns true, all
  * is on the disk; a file of that name with the same bytes counts as written, so that a leader may try again. False after E0708: there is
  * no such file, or one with all bytes that a power failure may take back; or there is one with other bytes, which stays. */
@@ -65,6 +67,9 @@ LEAT_CHECKED bool run_head_load(const char *path, struct byte_buffer *manifest, 
                                 struct diag_list *diags);
 /* Whether the path is that of a file which begins as a manifest does. */
 bool run_head_is_file(const char *path);
+/* The paths of the manifests in the folder, newest first, in the arena. Returns how many; 0 also where there is no such folder. Any
+ * thread. */
+uint32_t run_head_list(const char *folder, struct arena *arena, const char ***paths);
 /* Removes manifests that are older than the head, which is that incarnation's checkpoint `epoch`, but for the newest `keep` of them that
  * can have been heads: one whose epoch a later one of an earlier checkpoint has taken again cannot. The head stays, and what is newer:
  * it may be about to become the head. *removed: how many. False after E0708. */

@@ -78,7 +78,7 @@ void run_peek_free(struct run_peek *peek); /* NULL is allowed; not while it wait
 LEAT_CHECKED bool run_peek_add(struct run_peek *peek, const struct str *words, uint32_t count);
 
 struct run;
-/* Sets and returns peek->end: RUN_PEEK_WAITS, _BUSY or _OVER. Any thread; between run_new and run_free. */
+/* Sets and returns peek->end: RUN_PEEK_WAITS, _BUSY, _OVER, or _REFUSED where another worker has a key. Any thread; between run_new and run_free. */
 enum run_peek_end run_peek_ask(struct run *run, struct run_peek *peek);
 
 #endif

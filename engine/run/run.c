@@ -1,5 +1,7 @@
 /* The public functions: build, start, wait, free. */
 #include "run/base/barrier.h"
+#include "run/base/loads.h"
+#include "run/base/outbox.h"
 #include "run/base/peer_figures.h"
 #include "run/base/peers.h"
 #include "run/base/placements.h"
@@ -52,8 +54,8 @@ struct run *run_new(const struct plan *plan, const struct run_options *options, 
     base_init(run);
     count_instances(run);
     refused_budget(plan->config.memory_bytes);
-    bool is_good =
-        peers_init(run) && checkpoints_init(run) && placements_begin(run) && checkpoints_open_state(run);
+    peers_init(run);
+    bool is_good = checkpoints_init(run) && placements_begin(run) && checkpoints_open_state(run);
     if (is_good)
         publish_init(run);
     is_good = is_good && sequencer_init(run) && order_init(run);
@@ -87,6 +89,12 @@ bool run_receive(struct run *run, uint32_t worker, struct str message)
     case PEER_ROWS: return lanes_receive(run, worker, &words);
     case PEER_DONE:
         return peers_take_done(run, worker, &words, sequencer_first(run), sequencer_formed(run) + SLOTS);
+    case PEER_PIECE:
+    case PEER_GIVEN:
+    case PEER_ROOM: return moves_receive(run, worker, (enum peer_message)tag, &words);
+    case PEER_TAKEN: return placements_take_taken(run, worker, &words);
+    case PEER_ROUND: return worker == run->options.peers->leader && placements_take_round(run, &words);
+    case PEER_LOAD: return loads_take(run, worker, &words);
     case PEER_FIGURES: return peer_figures_take(run, worker, &words);
     case PEER_ASK:
     case PEER_BEGIN:
@@ -97,13 +105,20 @@ bool run_receive(struct run *run, uint32_t worker, struct str message)
     }
 }
 
+void run_has_room(struct run *run, uint32_t worker)
+{
+    leat_assert(worker < peers_count(run) && worker != peers_self(run));
+    outbox_drain(run, worker);
+    peers_flush(run);
+}
+
 bool run_start(struct run *run)
 {
     leat_assert(!run->is_started);
     run->started_us = os_monotonic_us();
     run->is_started = true;
     if ((run->barrier == NULL || checkpoints_start(run)) &&
-        (run->was_finished || ((run->publisher == NULL || publish_start(run)) && lanes_start(run))))
+        (run_was_over(run) || ((run->publisher == NULL || publish_start(run)) && lanes_start(run))))
         return true;
     struct diag *d = diag_error(run->diags, DIAG_MEMORY_BUDGET, (struct span){0},
                                 "the system refuses to start %u threads", run->lanes_count);
@@ -131,6 +146,34 @@ void run_checkpoint(struct run *run)
 {
     if (run->barrier != NULL)
         barrier_ask(run);
+}
+
+bool run_ask_moves(struct run *run, const struct run_moves_asked *asked, const char **why)
+{
+    *why = !run->options.balances        ? "the workers were started with --balance=no"
+           : run->options.move_seed != 0 ? "the workers were started with --move"
+           : peers_instances(run) < 2    ? "there is one lane"
+                                         : "an operator has state, and no function that gives it away";
+    if (run->loads == NULL)
+        return false;
+    loads_ask(run, asked);
+    run_checkpoint(run);
+    return true;
+}
+
+void run_look_at_moves(struct run *run, struct run_moves *moves)
+{
+    *moves = (struct run_moves){.state = RUN_MOVES_NONE};
+    if (run->loads == NULL)
+        return;
+    loads_look(run, moves);
+    if (moves->state == RUN_MOVES_WORK)
+        run_checkpoint(run);
+}
+
+void run_stage_times(struct run *run, uint64_t ns[PLAN_STAGES_MAX])
+{
+    loads_times(run, ns);
 }
 
 bool run_checkpoint_turn(struct run *run, struct run_checkpoint_turn *turn)
@@ -182,6 +225,7 @@ void run_free(struct run *run)
     state_stores_close(&run->stores);
     checkpoints_free(run);
     temporary_directory_remove(&run->temporary);
+    loads_free(run);
     peers_free(run);
     base_free(run);
     free(run);

@@ -27,17 +27,32 @@ enum run_start_mode {
 /* The workers of a cluster, as the run of one of them sees the others: runs of the same plan with the same number of lanes,
  * which give each other messages. Each worker has a part of the sources' partitions and of the key groups; the leader orders
  * the rows of all. Copies of checkpoints in an object store,
- * and a replay up to until_us, are refused. A partition that sources find while the job runs is read once all workers have found it; at
+ * and a replay up to until_us, are refused. All are given the same options; record_order is the leader's to write. A partition that sources find while the job runs is read once all workers have found it; at
  * the beginning all must have found the same ones.
  *
  * A checkpoint of several workers has a part of each: an ordinary checkpoint in the worker's own directory. It counts once the leader
  * has published its manifest (run/head.h) as the job's head; then sinks commit what it covers, at every worker. */
-enum { RUN_WORKERS_MAX = 64 };
+enum {
+    RUN_WORKERS_MAX = 64,
+    RUN_LINKS_PART =
+        32, /* of `memory:`, messages under way between workers have one part in so many, at each worker */
+};
+struct run_traffic {
+    uint64_t sent_bytes, sent_frames,
+        received_bytes;     /* of this worker, to and from all others, in this round */
+    int64_t round_trip_us;  /* the longest of its links; -1: not known */
+    uint64_t waiting_bytes; /* of messages that lie in its links now: not come there, or not taken here */
+};
 struct run_peers {
     uint32_t self, count, leader; /* workers have the numbers 0 to count - 1 */
-    /* Sends a message to another worker; messages to one arrive in order, each once. The bytes are copied. Never blocks. Any
-     * thread. */
-    void (*send)(void *engine, uint32_t worker, struct str message);
+    const char *const *addresses; /* of all workers, for people; NULL: not known */
+    /* For run_stats: what this worker's links have carried. NULL: not known. Control thread. */
+    void (*look_at_traffic)(void *engine, struct run_traffic *traffic);
+    /* Sends a message to another worker; messages to one arrive in order, each once. The bytes are copied. False: the link has no room
+     * for it now; run_has_room follows. Never blocks. Any thread. */
+    bool (*send)(void *engine, uint32_t worker, struct str message);
+    /* Messages may wait until flush is called: then all leave that were sent before, by any thread. NULL: none waits. Any thread. */
+    void (*flush)(void *engine);
     void *engine;
     /* Where the job takes checkpoints. directory: this worker's own, in place of the job's `dir`; those who begin with the head read
      * it under the same name. incarnation: from 1; rises each time that the workers begin again: the generation of all their
@@ -51,10 +66,21 @@ struct run_peers {
      * with it. After some such in a row it is called again with the same manifest, once a second, until it is true, the job stops or
      * fails. May take long. The coordinator's thread. */
     bool (*publish)(void *engine, uint64_t epoch, struct str manifest);
+    const uint8_t *
+        homes; /* by stage of the plan: the worker that has it, of a stage with one instance, the same at all workers; NULL: the
+                             one of the number `stage` modulo `count` */
+    /* Where the job names an object store: parts lie there, and directories are each worker's own; NULL: all workers see the
+     * directories. The run uses it from run_new on, in one thread at a time, so does `publish`; and cancels it when it fails. */
+    struct checkpoint_store *store;
+    bool
+        are_parts_verified; /* with a store: parts of the head that lie on this disk, every byte, by this process, a moment ago */
     /* Whether a later incarnation has begun: then nothing that this run does may be seen any more, also where another worker has its
      * place under another number, and so another directory. Asked before each step that others can see. NULL: there is none. Any
      * thread. */
     bool (*is_replaced)(void *engine);
+    /* Whether the workers are to begin again: then a run that is being made reads no more state, and is refused (E0709). Asked now and
+     * then by run_new. NULL: it is not. Any thread. */
+    bool (*is_over)(void *engine);
 };
 
 /* run_new copies the struct; what its pointers name stays the caller's, and must live as long as the run. */
@@ -75,7 +101,8 @@ struct run_options {
     uint32_t drops_count;
     /* Manifest of a checkpoint of several workers, or of one that was alone (run/head.h), with which this run begins, alone or as a
      * worker, in place of what lies in its own directory; length 0: none. Refused with RUN_FRESH and RUN_FROM. Without a head workers
-     * begin anew: refused with RUN_RESUME and RUN_FROM, and, but for RUN_FRESH, where the directory has a part of a head. A directory
+     * begin anew: refused with RUN_RESUME, and, but for RUN_FRESH, where the directory has a part of a head; with RUN_FROM they begin with
+     * the other run's checkpoint. A directory
      * whose newest life began with a head and has taken no checkpoint is refused without one, too. */
     struct str head;
     /* The supervisor has restarted the job. With RUN_FROM: if an earlier life has begun from `from`, its run
@@ -85,8 +112,15 @@ struct run_options {
     /* Called by run_new before the sinks begin: files written from then on are this run's. May be NULL. */
     void (*has_begun)(void);
     bool looks_at_columns; /* look at samples of rows for run_column_read */
-    uint64_t
-        move_seed; /* for tests: key groups move between lanes at barriers, by chance (--move); 0: none moves */
+    /* For tests: key groups move between lanes and workers at barriers, by chance (--move); 0: none moves. Of several workers, all have
+     * one, or none has. */
+    uint64_t move_seed;
+    bool
+        balances; /* key groups move between lanes and workers by their load, where a job takes checkpoints */
+    bool moves_when_asked; /* with `balances`: only by run_ask_moves */
+    int64_t
+        wall_ahead_us; /* the wall clock less the monotonic clock, as the process began: the arrival clock begins with it
+                        * (sequencer/arrival_clock.c); 0: as it is now */
     bool compares;            /* compare learners on a GPU with the CPU, step by step */
     const char *record_order; /* file or directory to write the order log to; NULL: none */
     struct trace *trace;      /* follow one record and change nothing (run/trace.h); NULL: none */
@@ -116,6 +150,9 @@ struct run *run_new(const struct plan *plan, const struct run_options *options, 
  * (cluster/link.h) can release a frame then: their credits bound what has come and is not yet given to this function, and add to
  * the run's memory; the sender learns from them how fast messages are taken, not how fast rows are. */
 LEAT_CHECKED bool run_receive(struct run *run, uint32_t worker, struct str message);
+/* Sends what waits for room on the link to the worker, until run_peers.send refuses again. Call it after each refusal, once there is
+ * room; it does nothing where nothing waits. From run_new to run_free's call; any thread. May read a file, but waits for no lane. */
+void run_has_room(struct run *run, uint32_t worker);
 /* Starts the threads. Returns false after a diagnostic; the caller calls run_wait even then. */
 bool run_start(struct run *run);
 /* Takes a last checkpoint and stops the run; further calls change nothing. Any thread, but not from a
@@ -128,6 +165,32 @@ void run_abandon(struct run *run);
 bool run_is_failing(const struct run *run);
 /* Asks for a checkpoint now, if the run takes any, unless one is in work. Control thread. */
 void run_checkpoint(struct run *run);
+/* Moves of key groups that somebody asks for. */
+struct run_moves_asked {
+    bool balances;           /* so that lanes have about as much work: else the groups are moved: */
+    struct group_set groups; /* to lanes of the worker */
+    uint32_t worker;
+};
+enum run_moves_state {
+    RUN_MOVES_NONE,    /* nothing was asked for */
+    RUN_MOVES_MEASURE, /* rows are measured, or the next checkpoint is due */
+    RUN_MOVES_WORK,    /* a change is under way */
+    RUN_MOVES_DONE,
+};
+struct run_moves {
+    enum run_moves_state state;
+    uint32_t changes, groups; /* so far, with the one under way */
+    uint64_t bytes;           /* of their state, about */
+    double before, after;     /* imbalance by the load that was measured; 1 where nothing was */
+};
+/* Asks the run for it, of several workers the leader's; what was asked before is forgotten. Changes follow one another, each at two
+ * checkpoints, for which run_look_at_moves asks. False: groups cannot move in this run; *why, a phrase. Control thread. */
+LEAT_CHECKED bool run_ask_moves(struct run *run, const struct run_moves_asked *asked, const char **why);
+/* How far that is. Control thread. */
+void run_look_at_moves(struct run *run, struct run_moves *moves);
+/* Adds the time that the instances of each stage have taken in this life, of all workers, at the leader of a run that balances; ns: by
+ * stage. Control thread. */
+void run_stage_times(struct run *run, uint64_t ns[PLAN_STAGES_MAX]);
 /* Where checkpoints stand, for who waits for one that was taken after a certain moment. */
 enum { RUN_WHY_BYTES = 512 };
 struct run_checkpoint_turn {
@@ -191,8 +254,23 @@ struct run_node_stats {
     char note[160]; /* what a sink reports about itself after the end */
 };
 
+/* One of several workers. */
+struct run_worker_stats {
+    bool is_known;                      /* its figures have come */
+    const char *address;                /* "": not known */
+    uint32_t lanes, partitions, groups; /* partitions of sources and key groups that are its own */
+    uint64_t records_life;
+    double
+        busy_share; /* of its lanes' time in the last second or so: they decoded or processed; NaN: not known yet */
+    struct run_traffic traffic;
+    /* Rows and messages that wait between lanes and workers: their bytes in memory, links' included; and those that were written to
+     * spill files in this life. */
+    uint64_t waiting_bytes, spilled_bytes;
+};
+
 struct run_stats {
     bool is_resumed, was_finished, is_finished;
+    bool was_at_until; /* an earlier life ended at this --until, or a later one: nothing is left to do */
     /* All sources have ended; operators may have work left (operator_kind.wants_more). */
     bool has_input_ended;
     /* With has_input_ended, while the run is not finished: the share of that work that is done, 0 to 1, of the operator
@@ -242,10 +320,16 @@ struct run_stats {
     uint64_t bytes_life;             /* of progress.bytes_done: what this process has done */
     uint32_t lanes, workers, worker; /* worker: number of this one; alone: 1 worker, of number 0 */
     bool is_part;                    /* of a worker that does not lead: these are figures of its own part */
+    uint32_t leader, incarnation;    /* of several workers */
+    struct run_worker_stats
+        per_worker[RUN_WORKERS_MAX]; /* of several workers: of each; where is_part, of its own alone */
     /* Of key groups that moved to another lane, and of operators of stages with one instance that moved to another one's
      * database: bytes in all, and those of groups' changes, while lanes stood still; for how long one did at most. */
     uint64_t moved_groups, moved_operators, moved_bytes, moved_changes;
     int64_t move_stop_us;
+    double
+        imbalance; /* load of the busiest instance by the mean, as measured last; 0: not measured. Of several workers, at the leader */
+    uint32_t hot_groups; /* key groups with more load than an instance's mean, likewise */
 };
 /* Fills *stats; texts that it points to belong to the run, and are valid until the next call.
  *
@@ -347,6 +431,10 @@ struct run_column {
 };
 /* Fills *out from what all lanes have seen; column: index in the schema. Allocates for the call. */
 void run_column_read(const struct run *run, uint32_t index, uint32_t column, struct run_column *out);
+
+/* Path of the folder beside whose checkpoints the run says where its control API is (`leat ctl`), and keeps its history: the job's, or of a
+ * worker that does not lead, its own; "": the job takes no checkpoints. As long as the run. */
+const char *run_folder(const struct run *run);
 
 /* How many records were read of each partition. */
 struct run_partitions {

@@ -2,6 +2,7 @@
 
 #include "core/mem.h"
 #include "core/os.h"
+#include "state/checkpoint.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -9,8 +10,6 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-enum { TABLES_DEPTH = 4 };
 
 static char *path_below(const char *folder, struct str name)
 {
@@ -127,38 +126,17 @@ static struct names names_of(struct str list)
     return names;
 }
 
-static bool has_name(const struct names *names, const char *name)
+static bool has_name(const void *argument, const char *name)
 {
+    const struct names *names = argument;
     struct str wanted = str_from(name);
     return names->count > 0 && bsearch(&wanted, names->items, names->count, sizeof(wanted), order) != NULL;
-}
-
-/* What cannot be removed stays until the next checkpoint comes. */
-static void sweep_folder(const struct link_place *place, const struct names *names, const char *folder,
-                         int depth)
-{
-    char *path = path_below(place->directory, str_from(folder));
-    DIR *dir = opendir(path);
-    free(path);
-    if (dir == NULL)
-        return;
-    for (const struct dirent *one; (one = readdir(dir)) != NULL;) {
-        if (one->d_name[0] == '.')
-            continue;
-        char *name = mem_printf("%s/%s", folder, one->d_name);
-        if (!has_name(names, name) && unlinkat(dirfd(dir), one->d_name, 0) != 0 && depth > 1) {
-            sweep_folder(place, names, name, depth - 1);
-            (void)unlinkat(dirfd(dir), one->d_name, AT_REMOVEDIR); /* unless files are in it */
-        }
-        free(name);
-    }
-    closedir(dir);
 }
 
 void link_files_sweep(const struct link_place *place, struct str list)
 {
     struct names names = names_of(list);
-    sweep_folder(place, &names, "tables", TABLES_DEPTH);
+    checkpoint_tables_sweep(place->directory, has_name, &names);
     free(names.items);
 }
 

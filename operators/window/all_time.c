@@ -25,9 +25,11 @@ bool all_time_check(const struct operator_bind *bind, const struct aggregates *a
     return is_good;
 }
 
-void all_time_open(struct all_time *all, const struct aggregates *aggregates, int64_t every_us)
+void all_time_open(struct all_time *all, const struct aggregates *aggregates, int64_t every_us,
+                   const struct group_set *groups)
 {
     all->every_us = every_us;
+    all->groups = groups;
     panes_init(&all->panes, aggregates, all->table, 1);
     panes_sum_init(&all->panes, &all->sum);
     for (uint32_t i = 0; i < ALL_TIME_PREFIXES; i++)
@@ -101,7 +103,9 @@ static void copy_sum(const struct panes *panes, struct panes_sum *to, const stru
 static void read_below(struct all_time *all, const struct keyed_slot *slot, int64_t end)
 {
     struct all_time_prefix *prefix = prefix_of(all, slot->key);
-    if (!prefix->is_there || !key_equal(prefix->key, slot->key) || prefix->last >= end) {
+    uint32_t stay = group_set_stay(all->groups, key_group(key_hash(slot->key)));
+    if (!prefix->is_there || !key_equal(prefix->key, slot->key) || prefix->stay != stay ||
+        prefix->last >= end) {
         panes_sum_clear(&all->panes, &prefix->sum);
         panes_read(&all->panes, slot, INT64_MIN, end - 1, &prefix->sum);
     } else if (prefix->last < end - 1) {
@@ -109,6 +113,7 @@ static void read_below(struct all_time *all, const struct keyed_slot *slot, int6
     }
     prefix->is_there = true;
     prefix->key = slot->key;
+    prefix->stay = stay;
     prefix->last = end - 1;
     copy_sum(&all->panes, &all->sum, &prefix->sum);
 }

@@ -18,6 +18,8 @@
 struct all_time_prefix {
     bool is_there;
     struct key key;
+    uint32_t
+        stay; /* of the key's group (core/placement.h): when it comes back in a later one, its entry has changed */
     int64_t last;
     struct panes_sum sum;
 };
@@ -28,14 +30,17 @@ struct all_time {
     struct panes panes;
     struct panes_sum sum;
     int64_t every_us;
+    const struct group_set *groups;                     /* of the instance */
     struct all_time_prefix prefixes[ALL_TIME_PREFIXES]; /* a group uses index key_hash % ALL_TIME_PREFIXES */
 };
 
 /* Refuses aggregates whose state over all time has no bound (distinct_exact); false after a diagnostic. */
 bool all_time_check(const struct operator_bind *bind, const struct aggregates *aggregates);
 
-/* all->table must be set before (the operator's state owns it); all other members are made here. */
-void all_time_open(struct all_time *all, const struct aggregates *aggregates, int64_t every_us);
+/* all->table must be set before (the operator's state owns it); all other members are made here. groups: of the instance
+ * (operator_context.groups). */
+void all_time_open(struct all_time *all, const struct aggregates *aggregates, int64_t every_us,
+                   const struct group_set *groups);
 /* Allowed on a zeroed struct. */
 void all_time_close(struct all_time *all);
 

@@ -65,7 +65,7 @@ static bool feature_open(struct operator_context *context)
 {
     struct feature *feature = context->config;
     if (has_all_time(feature))
-        all_time_open(&feature->all_time, &feature->aggregates, feature->every_us);
+        all_time_open(&feature->all_time, &feature->aggregates, feature->every_us, context->groups);
     if (feature->ending == 0)
         return true;
     panes_init(&feature->panes, &feature->aggregates, feature->table,

@@ -151,10 +151,22 @@ static void pass_keys(struct operator_context *context, struct window *window, s
     window_out_end(context, &pass->out);
 }
 
+/* Leaves out keys whose groups have gone to another instance: the table may have their entries until a checkpoint under way is
+ * written. */
+static uint32_t keep_own(const struct operator_context *context, struct window_key *items, uint32_t count)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (group_set_has(context->groups, key_group(items[i].hash)))
+            items[kept++] = items[i];
+    return kept;
+}
+
 static void pass_list(struct operator_context *context, struct window *window, struct pass *pass)
 {
     struct window_key *items;
     uint32_t count = window_keys_take(&window->listed, pass->window, &items);
+    count = keep_own(context, items, count);
     for (uint32_t i = 0; i < count; i += BATCH_ROWS)
         pass_keys(context, window, pass, items + i, MIN(count - i, BATCH_ROWS));
 }

@@ -3,7 +3,8 @@
  * A key stands in the list of the first window that is not due yet and has rows of the key; when that window
  * is due, the pass over its list puts the key into a later list. The lists only save time and are no state:
  * they are not in checkpoints, and are given up if they exceed their budget. Windows below `from` have no
- * lists; a scan of the table finds their keys, in the same order. No output depends on them. */
+ * lists; a scan of the table finds their keys, in the same order. No output depends on them. Keys whose groups leave the instance
+ * stay in the lists: who takes a list leaves them out. */
 #ifndef LEAT_OPERATORS_WINDOW_WINDOW_KEYS_H
 #define LEAT_OPERATORS_WINDOW_WINDOW_KEYS_H
 

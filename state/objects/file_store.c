@@ -181,9 +181,10 @@ static int write_object(struct objects *objects, const struct origin *origin, co
     return error;
 }
 
-/* source: the local file's name, for messages; NULL: memory. */
+/* source: the local file's name, for messages; NULL: memory. is_taken: gets whether the name was there, whose bytes are not compared then; NULL:
+ * they are. */
 static bool put_origin(struct objects *objects, struct str name, const struct origin *origin,
-                       const char *source, struct diag_list *diags)
+                       const char *source, bool *is_taken, struct diag_list *diags)
 {
     static _Atomic uint64_t numbers;
     if (!check(objects, diags))
@@ -196,7 +197,9 @@ static bool put_origin(struct objects *objects, struct str name, const struct or
                    (long long)os_monotonic_us(), (unsigned long long)atomic_fetch_add(&numbers, 1));
     bool is_origin = false, ok;
     int error = write_object(objects, origin, temporary, path, &is_origin);
-    if (error == EEXIST) {
+    if (error == EEXIST && is_taken != NULL) {
+        ok = *is_taken = true;
+    } else if (error == EEXIST) {
         ok = check_same(objects, origin, path, diags);
     } else if (error == ECANCELED) {
         ok = objects_say_cancelled(objects, diags);
@@ -217,13 +220,22 @@ static bool put_origin(struct objects *objects, struct str name, const struct or
 static bool put(struct objects *objects, struct str name, const void *data, size_t bytes,
                 struct diag_list *diags)
 {
-    return put_origin(objects, name, &(struct origin){-1, data, bytes}, NULL, diags);
+    return put_origin(objects, name, &(struct origin){-1, data, bytes}, NULL, NULL, diags);
+}
+
+static enum objects_new put_new(struct objects *objects, struct str name, const void *data, size_t bytes,
+                                struct diag_list *diags)
+{
+    bool is_taken = false;
+    if (!put_origin(objects, name, &(struct origin){-1, data, bytes}, NULL, &is_taken, diags))
+        return OBJECTS_NEW_FAILED;
+    return is_taken ? OBJECTS_NEW_TAKEN : OBJECTS_NEW_ALONE;
 }
 
 static bool put_file(struct objects *objects, struct str name, int fd, uint64_t bytes, const char *path,
                      struct diag_list *diags)
 {
-    return put_origin(objects, name, &(struct origin){fd, NULL, bytes}, path, diags);
+    return put_origin(objects, name, &(struct origin){fd, NULL, bytes}, path, NULL, diags);
 }
 
 /* --- Getting --- */
@@ -455,6 +467,7 @@ const struct objects_kind objects_file = {
     .close = close_store,
     .check = check,
     .put = put,
+    .put_new = put_new,
     .put_file = put_file,
     .get = get,
     .get_range = get_range,

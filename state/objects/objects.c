@@ -285,6 +285,13 @@ bool objects_put(struct objects *objects, struct str name, const void *data, siz
     return check_name(objects, name, diags) && objects->kind->put(objects, name, data, bytes, diags);
 }
 
+enum objects_new objects_put_new(struct objects *objects, struct str name, const void *data, size_t bytes,
+                                 struct diag_list *diags)
+{
+    return check_name(objects, name, diags) ? objects->kind->put_new(objects, name, data, bytes, diags)
+                                            : OBJECTS_NEW_FAILED;
+}
+
 enum objects_result objects_get(struct objects *objects, struct str name, size_t bytes_max,
                                 struct byte_buffer *out, struct diag_list *diags)
 {

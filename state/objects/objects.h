@@ -60,6 +60,15 @@ LEAT_CHECKED bool objects_check(struct objects *objects, struct diag_list *diags
 /* Puts bytes as one object; durable once it returns true. */
 LEAT_CHECKED bool objects_put(struct objects *objects, struct str name, const void *data, size_t bytes,
                               struct diag_list *diags);
+enum objects_new {
+    OBJECTS_NEW_FAILED, /* after a diagnostic */
+    OBJECTS_NEW_TAKEN,  /* another one has put it before, or is putting it */
+    OBJECTS_NEW_ALONE, /* it is there, and of all that put it like this at one time this call alone gets this */
+    OBJECTS_NEW_UNKNOWN, /* it is there, but the store knows no condition: another one may put it, too */
+};
+/* Puts bytes under a name that only one of several may give. A call whose answer was lost may be told TAKEN by its own object: compare. */
+enum objects_new objects_put_new(struct objects *objects, struct str name, const void *data, size_t bytes,
+                                 struct diag_list *diags);
 /* Puts the first `bytes` bytes of a local file; in parts where they are more than part_bytes: a part that fails is sent again by
  * itself. A file with fewer bytes: E0601. */
 LEAT_CHECKED bool objects_put_file(struct objects *objects, struct str name, const char *path, uint64_t bytes,

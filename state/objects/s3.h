@@ -41,6 +41,7 @@ struct s3_call {
     size_t out_max;          /* bytes of it at most */
     bool has_range;          /* wants `out_max` bytes from `offset` on, just as many */
     uint64_t offset;
+    bool is_new;                  /* only where there is no object of that name */
     bool may_miss;                /* 404 is an answer, unless the bucket is missing */
     const char *missing_codes[2]; /* as are errors with these codes; NULL: none */
     struct s3_document

@@ -8,14 +8,21 @@
 
 /* --- Judging --- */
 
-/* Codes of answers that may be others next time, whatever their status. The last four: the server saw other bytes than were sent. */
+/* Codes of answers that may be others next time, whatever their status. Four of them: the server saw other bytes than were sent. */
 static const char *const passing[] = {
-    "RequestTimeout",  "SlowDown",
-    "Throttling",      "ThrottlingException",
-    "TooManyRequests", "OperationAborted",
-    "InternalError",   "ServiceUnavailable",
-    "BadDigest",       "XAmzContentSHA256Mismatch",
-    "IncompleteBody",  "InvalidDigest",
+    "RequestTimeout",
+    "SlowDown",
+    "Throttling",
+    "ThrottlingException",
+    "TooManyRequests",
+    "OperationAborted",
+    "InternalError",
+    "ServiceUnavailable",
+    "BadDigest",
+    "XAmzContentSHA256Mismatch",
+    "IncompleteBody",
+    "InvalidDigest",
+    "ConditionalRequestConflict",
 };
 
 static bool is_passing(const struct s3_call *call)

@@ -164,6 +164,8 @@ static struct curl_slist *make_fields(const struct attempt *attempt, struct str 
     for (uint32_t i = 0; i < count; i++)
         add_field(&list, fields[i].name, fields[i].value);
     add_field(&list, "authorization", (struct str){signature.data, signature.length});
+    if (call->is_new)
+        add_field(&list, "if-none-match", STR("*"));
     add_field(&list, "expect",
               (struct str){0}); /* libcurl would wait a second for "100 Continue", and send a type */
     add_field(&list, "content-type", (struct str){0});
@@ -354,6 +356,8 @@ static bool is_missing(const struct s3_call *call)
     for (size_t i = 0; i < ARRAY_COUNT(call->missing_codes); i++)
         if (call->missing_codes[i] != NULL && str_is(code, call->missing_codes[i]))
             return true;
+    if (call->is_new && call->status == 412)
+        return true;
     return call->may_miss && call->status == 404 && (code.length == 0 || str_is(code, "NoSuchKey"));
 }
 

@@ -1,4 +1,5 @@
 /* An object store in an S3 bucket. */
+#include "core/diag_copy.h"
 #include "core/mem.h"
 #include "core/os.h"
 #include "state/objects/s3.h"
@@ -24,6 +25,39 @@ static bool put(struct objects *objects, struct str name, const void *data, size
 {
     struct s3_call call = {.method = "PUT", .purpose = "put", .name = name, .body = {data, bytes}};
     return perform(objects, &call, diags);
+}
+
+enum { NOT_IMPLEMENTED = 501 };
+
+/* The second time tells whether the store goes by the condition: then the object that it has made the first time is in the way. */
+static enum objects_new put_new(struct objects *objects, struct str name, const void *data, size_t bytes,
+                                struct diag_list *diags)
+{
+    struct arena arena = {.block_bytes = 4096};
+    struct diag_list said;
+    enum objects_result result = OBJECTS_DONE;
+    long status = 0;
+    int times = 0;
+    diag_list_init(&said, &arena);
+    for (; times < 2 && result == OBJECTS_DONE; times++) {
+        struct s3_call call = {.method = "PUT",
+                               .purpose = "put",
+                               .name = name,
+                               .body = {data, bytes},
+                               .is_new = true,
+                               .missing_codes = {"PreconditionFailed"}};
+        result = s3_perform(objects, &call, &arena, &said);
+        status = call.status;
+    }
+    bool knows_none = result == OBJECTS_FAILED && status == NOT_IMPLEMENTED;
+    if (result == OBJECTS_FAILED && !knows_none)
+        diag_add_all(diags, &said);
+    arena_free(&arena);
+    if (result == OBJECTS_MISSING)
+        return times == 1 ? OBJECTS_NEW_TAKEN : OBJECTS_NEW_ALONE;
+    return result == OBJECTS_DONE || (knows_none && put(objects, name, data, bytes, diags))
+               ? OBJECTS_NEW_UNKNOWN
+               : OBJECTS_NEW_FAILED;
 }
 
 static bool put_file(struct objects *objects, struct str name, int fd, uint64_t bytes, const char *path,
@@ -224,6 +258,7 @@ const struct objects_kind objects_s3 = {
     .close = s3_free,
     .check = check,
     .put = put,
+    .put_new = put_new,
     .put_file = put_file,
     .get = get,
     .get_range = get_range,

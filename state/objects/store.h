@@ -14,6 +14,8 @@ struct objects_kind {
     bool (*check)(struct objects *objects, struct diag_list *diags);
     bool (*put)(struct objects *objects, struct str name, const void *data, size_t bytes,
                 struct diag_list *diags);
+    enum objects_new (*put_new)(struct objects *objects, struct str name, const void *data, size_t bytes,
+                                struct diag_list *diags);
     /* fd: of the file, whose name is `path`. */
     bool (*put_file)(struct objects *objects, struct str name, int fd, uint64_t bytes, const char *path,
                      struct diag_list *diags);

@@ -316,6 +316,10 @@ def test_until_stops_and_goes_on():
         status, out, errors = leat("run", "job.leat", "--json", "--until", "2023-11-14T22:30:00Z")
         read = json.loads(out)["nodes"][0]["counts"]["in"]
         assert status == GOOD and 0 < read < 5000, (read, errors)
+        batches = json.loads(out)["micro_batches"]
+        status, out, errors = leat("run", "job.leat", "--json", "--until", "2023-11-14T22:20:00Z")  # an earlier one, too
+        assert status == GOOD and json.loads(out)["micro_batches"] == batches and not json.loads(out)["finished"], errors
+        assert "before --until were read already" in "".join(leat("run", "job.leat", "--until", "2023-11-14T22:30:00Z")[1:])
         status, out, errors = leat("run", "job.leat", "--json", "--resume")
         assert status == GOOD and json.loads(out)["nodes"][0]["counts"]["in"] == 5000, errors
         with open("out.jsonl", encoding="utf-8") as file:

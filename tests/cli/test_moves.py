@@ -32,6 +32,15 @@ sink out = file from some { path: "out.jsonl" }
 """
 
 
+# The hottest key has a quarter of the rows.
+HOT = """
+job hot { checkpoint: { dir: "state", every: 100ms, keep: { last: 1 } }, workers: 8 }
+source load = sequence { count: 2000000, keys: 5000, skew: 1.3, rate: 100000.0, event_time: ts }
+stream counted = load | feature by key over 1h every 1m { n: count() }
+sink out = null from counted
+"""
+
+
 def run(place, count, *more):
     """A run in a folder of its own: its rows in order, and its summary."""
     os.mkdir(place)
@@ -48,12 +57,30 @@ def test_little_is_left_for_the_barrier():
     """All that a group has changes between two barriers: nearly all of it goes ahead of the second one."""
     count = ROWS
     rows, summary = run("moved", count, "--move", "5")
-    while summary["moved_groups"] < GROUPS_LEAST:  # a fast machine is through before there are some moves
+    while summary.get("moved_groups", 0) < GROUPS_LEAST:  # a fast machine is through before there are some moves
         count *= 2
         rows, summary = run(f"moved-{count}", count, "--move", "5")
     moved, left = summary["moved_bytes"], summary["moved_changes"]
     assert 0 < left < moved / SHARE, (moved, left)
     assert rows == run("unmoved", count)[0], "moves change rows"
+
+
+def test_a_hot_key_is_named():
+    """A key with more work than a lane's share is named, once; what else there is moves away from its lane, and no row depends on that."""
+    notes = []
+    for balance in ("no", "yes"):
+        os.mkdir(f"hot-{balance}")
+        with open(f"hot-{balance}/job.leat", "w", encoding="utf-8") as f:
+            f.write(HOT)
+        done = subprocess.run([LEAT, "run", "job.leat", "--quiet", "--json", f"--balance={balance}"], cwd=f"hot-{balance}",
+                              capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+        assert done.returncode == 0, done.stderr
+        summary = json.loads(done.stdout)
+        notes.append(summary["nodes"][-1]["note"])
+        assert done.stderr.count("of the work by key") == (summary["hot_groups"] if balance == "yes" else 0), done.stderr
+        assert "mends that: key: 0 (key group" in done.stderr or balance == "no", done.stderr
+    assert notes[0] == notes[1], notes
+    assert summary["hot_groups"] >= 1 and summary["moved_groups"] > 0 and summary["imbalance"] > 1.1
 
 
 if __name__ == "__main__":

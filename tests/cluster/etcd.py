@@ -1,4 +1,4 @@
-"""A real etcd for the tests: 1 or 3 members on 127.0.0.1, a proxy that loses answers, and servers that are no etcd.
+"""A real etcd for the tests: 1 or 3 members on 127.0.0.1 or in namespaces (network.py), a proxy that loses answers, and servers that are no etcd.
 
 Data and logs lie in the test's own folder; all processes are this one's children, die with it, and are ended by their pid.
 Members write with fsync unless `is_fast` says otherwise.
@@ -24,7 +24,7 @@ import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
-sys.path.insert(0, os.path.join(os.path.dirname(HERE), "kafka"))
+sys.path.append(os.path.join(os.path.dirname(HERE), "kafka"))
 import certificates  # noqa: E402
 from patience import PATIENCE_S  # noqa: E402
 
@@ -79,21 +79,25 @@ def make_certificates(folder):
 
 
 class Member:
-    def __init__(self, cluster, number, client, peer):
+    """One process. place: where it runs (network.py); None: at 127.0.0.1."""
+
+    def __init__(self, cluster, number, client, peer, place=None):
         self.cluster, self.number, self.client, self.peer = cluster, number, client, peer
+        self.place = place
+        self.address, self.prefix = (place.address, place.prefix) if place else ("127.0.0.1", [])
         self.folder = os.path.join(cluster.folder, f"member{number}")
         self.process = None
 
     def start(self):
         scheme = "https" if self.cluster.is_secure else "http"
-        url, peer = f"{scheme}://127.0.0.1:{self.client}", f"http://127.0.0.1:{self.peer}"
-        members = ",".join(f"m{one.number}=http://127.0.0.1:{one.peer}" for one in self.cluster.members)
+        url, peer = f"{scheme}://{self.address}:{self.client}", f"http://{self.address}:{self.peer}"
+        members = ",".join(f"m{one.number}=http://{one.address}:{one.peer}" for one in self.cluster.members)
         options = ["--name", f"m{self.number}", "--data-dir", self.folder, "--listen-client-urls", url,
                    "--advertise-client-urls", url, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
                    "--initial-cluster", members, "--initial-cluster-token", os.path.basename(self.cluster.folder),
                    "--logger", "zap", "--log-level", "error", *self.cluster.options]
         with open(f"{self.folder}.log", "ab") as log:
-            self.process = subprocess.Popen([PROGRAM, *options], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            self.process = subprocess.Popen([*self.prefix, PROGRAM, *options], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             preexec_fn=lambda: LIBC.prctl(DIE_WITH_PARENT, signal.SIGKILL))
 
     def kill(self):
@@ -114,9 +118,9 @@ class Member:
 
 
 class Etcd:
-    """A cluster of members. Use it in a `with`."""
+    """A cluster of members. Use it in a `with`. places: where each one runs (network.py); None: all at 127.0.0.1."""
 
-    def __init__(self, folder, count=1, is_fast=False, is_secure=False, options=()):
+    def __init__(self, folder, count=1, is_fast=False, is_secure=False, options=(), places=None):
         self.folder, self.is_secure, self.token = folder, is_secure, None
         os.makedirs(folder, mode=0o700)
         self.options = [*(["--unsafe-no-fsync"] if is_fast else []), *options]
@@ -126,7 +130,7 @@ class Etcd:
             self.options += ["--cert-file", at("server.pem"), "--key-file", at("server.key"), "--client-cert-auth",
                              "--trusted-ca-file", at("ca.pem")]
         ports = free_ports(2 * count)
-        self.members = [Member(self, i, ports[2 * i], ports[2 * i + 1]) for i in range(count)]
+        self.members = [Member(self, i, ports[2 * i], ports[2 * i + 1], places[i] if places else None) for i in range(count)]
 
     def __enter__(self):
         for member in self.members:
@@ -140,7 +144,7 @@ class Etcd:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def endpoints(self):
-        return ",".join(f"127.0.0.1:{member.client}" for member in self.members)
+        return ",".join(f"{member.address}:{member.client}" for member in self.members)
 
     def wait(self, members=None):
         """Until each of the members (None: all) answers a linearizable read."""
@@ -164,7 +168,8 @@ class Etcd:
         if self.is_secure:
             context = ssl.create_default_context(cafile=os.path.join(self.folder, "ca.pem"))
             context.load_cert_chain(os.path.join(self.folder, "client.pem"), os.path.join(self.folder, "client.key"))
-        url = f"{'https' if self.is_secure else 'http'}://127.0.0.1:{(member or self.members[0]).client}/v3/{path}"
+        to = member or self.members[0]
+        url = f"{'https' if self.is_secure else 'http'}://{to.address}:{to.client}/v3/{path}"
         headers = {"authorization": self.token} if self.token else {}
         with urllib.request.urlopen(urllib.request.Request(url, json.dumps(request).encode(), headers), timeout=60,
                                     context=context) as answer:

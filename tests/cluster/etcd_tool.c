@@ -10,8 +10,8 @@
  *     watch K IS_PREFIX START | next WAIT_MS
  *     join DIGEST VERSION PROFILE ADDRESS HAS_HISTORY | member | campaign | leads | resign | begin | place TEXT |
  *     publish EPOCH [COUNT] | read | wait WAIT_MS | leave | forget | rebuild EPOCH INCARNATION |
- *     gather LEAST MOST WAIT_MS RETURN_MS | turn | doubt WORKER | over INCARNATION |
- *     ended INCARNATION IS_FINISHED
+ *     gather LEAST MOST WAIT_MS RETURN_MS APART_MS [REST_MS [standby]] | turn | doubt WORKER [unreached] | over INCARNATION |
+ *     ended INCARNATION IS_FINISHED | leaves | prepared (the newest head)
  *     stop_in MS                            the step and the request that are in work then */
 #include "cluster/rendezvous.h"
 #include "core/hex.h"
@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { WORDS_MAX = 6, LINE_BYTES = 2 << 20, OPS_MAX = 8 };
+enum { WORDS_MAX = 8, LINE_BYTES = 2 << 20, OPS_MAX = 8 };
 
 struct answer {
     struct arena arena;
@@ -296,10 +296,11 @@ static void run_read(struct answer *answer)
     json_t *members = json_array();
     for (uint32_t i = 0; i < view.members_count; i++) {
         const struct cluster_member *member = &view.members[i];
-        json_array_append_new(members,
-                              json_pack("{s:o, s:o, s:I, s:I, s:I}", "address", text(member->address), "host",
-                                        text(member->host), "lanes", (json_int_t)member->lanes, "clock",
-                                        (json_int_t)member->clock_us, "lease", (json_int_t)member->lease));
+        json_array_append_new(
+            members, json_pack("{s:o, s:o, s:I, s:I, s:I, s:b, s:I}", "address", text(member->address),
+                               "host", text(member->host), "lanes", (json_int_t)member->lanes, "clock",
+                               (json_int_t)member->clock_us, "lease", (json_int_t)member->lease, "standby",
+                               member->is_standby, "prepared", (json_int_t)member->prepared.epoch));
     }
     hex_text(view.secret, sizeof(view.secret), secret);
     json_object_update_new(
@@ -329,6 +330,23 @@ static void run_join(struct answer *answer, char **word)
     const struct cluster_member member = own_member();
     answer->outcome = coordination_join(coordination, &job, &member, number(word[5]) != 0, &answer->diags);
     set(answer->json, "lease", json_integer(coordination_lease(coordination)));
+}
+
+/* ask WORKERS DRAINS WITHOUT [REVISION]: in place of the request that is there, or of one of that revision. */
+static void run_ask(struct answer *answer, char **word)
+{
+    struct cluster_view view;
+    answer->outcome = coordination_read(coordination, &answer->arena, &view, &answer->diags);
+    if (answer->outcome != ETCD_DONE)
+        return;
+    const struct cluster_wanted wanted = {.workers = (uint32_t)number(word[1]),
+                                          .drains = number(word[2]),
+                                          .without = {number(word[3])},
+                                          .without_count = number(word[3]) != 0,
+                                          .by = STR("a test"),
+                                          .revision =
+                                              word[4][0] != '\0' ? number(word[4]) : view.wanted.revision};
+    answer->outcome = coordination_ask_workers(coordination, &wanted, &answer->diags);
 }
 
 static void run_member(struct answer *answer)
@@ -366,6 +384,8 @@ static bool run_leader(struct answer *answer, char **word)
         answer->outcome = coordination_resign(coordination, diags);
     else if (strcmp(word[0], "begin") == 0)
         run_begin(answer);
+    else if (strcmp(word[0], "ask") == 0)
+        run_ask(answer, word);
     else if (strcmp(word[0], "place") == 0)
         answer->outcome = coordination_place(coordination, str_from(word[1]), diags);
     else if (strcmp(word[0], "publish") == 0)
@@ -384,6 +404,11 @@ static void run_turn(struct answer *answer)
     set(answer->json, "waits", json_string(rendezvous_waits_for(rendezvous)));
     set(answer->json, "missed", json_integer((json_int_t)rendezvous_missed(rendezvous)));
     set(answer->json, "ended", json_boolean(rendezvous_have_ended(rendezvous)));
+    set(answer->json, "changes", json_boolean(rendezvous_changes(rendezvous)));
+    set(answer->json, "must_leave", json_boolean(rendezvous_must_leave(rendezvous)));
+    set(answer->json, "may_leave", json_boolean(rendezvous_may_leave(rendezvous)));
+    const struct rendezvous_round *other = rendezvous_other(rendezvous);
+    set(answer->json, "other", json_integer(other == NULL ? 0 : (json_int_t)other->incarnation));
     if (round == NULL)
         return;
     char secret[2 * COORDINATION_SECRET_BYTES + 1];
@@ -401,20 +426,38 @@ static bool run_rendezvous(struct answer *answer, char **word)
 {
     answer->outcome = ETCD_DONE;
     if (strcmp(word[0], "gather") == 0) {
-        const struct rendezvous_options options = {coordination, (uint32_t)number(word[1]),
-                                                   (uint32_t)number(word[2]), number(word[3]) * 1000,
-                                                   number(word[4]) * 1000};
+        const struct rendezvous_options options = {.coordination = coordination,
+                                                   .least = (uint32_t)number(word[1]),
+                                                   .most = (uint32_t)number(word[2]),
+                                                   .wait_us = number(word[3]) * 1000,
+                                                   .return_us = number(word[4]) * 1000,
+                                                   .apart_us = number(word[5]) * 1000,
+                                                   .grows = word[6][0] != '\0',
+                                                   .rest_us = number(word[6]) * 1000,
+                                                   .is_standby = word[6][0] != '\0' && word[7][0] != '\0'};
         rendezvous_free(rendezvous);
         rendezvous = rendezvous_new(&options, &answer->diags);
         answer->outcome = rendezvous != NULL ? ETCD_DONE : ETCD_REFUSED;
     } else if (strcmp(word[0], "turn") == 0)
         run_turn(answer);
     else if (strcmp(word[0], "doubt") == 0)
-        rendezvous_doubt(rendezvous, (uint32_t)number(word[1]));
+        rendezvous_doubt(rendezvous, (uint32_t)number(word[1]), word[2][0] != '\0');
     else if (strcmp(word[0], "over") == 0) {
         struct cluster_member member = own_member();
         answer->outcome =
             rendezvous_tell_over(rendezvous, &member, (uint64_t)number(word[1]), &answer->diags);
+    } else if (strcmp(word[0], "prepared") == 0) {
+        struct cluster_member member = own_member();
+        const struct cluster_head *head = rendezvous_head(rendezvous);
+        const struct cluster_prepared prepared = {head->incarnation, head->epoch, head->clock_us};
+        answer->outcome = rendezvous_tell_prepared(rendezvous, &member, &prepared, &answer->diags);
+    } else if (strcmp(word[0], "fits") == 0) {
+        struct cluster_member member = own_member();
+        answer->outcome =
+            rendezvous_tell_fits(rendezvous, &member, (uint64_t)number(word[1]), &answer->diags);
+    } else if (strcmp(word[0], "leaves") == 0) {
+        struct cluster_member member = own_member();
+        answer->outcome = rendezvous_tell_leaves(rendezvous, &member, &answer->diags);
     } else if (strcmp(word[0], "ended") == 0) {
         struct cluster_member member = own_member();
         answer->outcome = rendezvous_tell_ended(rendezvous, &member, (uint64_t)number(word[1]),
@@ -466,7 +509,8 @@ static void run_line(char *line)
 {
     static char nothing[] = "";
     struct answer answer = {.json = json_object()};
-    char *words[WORDS_MAX] = {nothing, nothing, nothing, nothing, nothing, nothing}, *rest = line;
+    char *words[WORDS_MAX] = {nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing},
+         *rest = line;
     diag_list_init(&answer.diags, &answer.arena);
     for (size_t i = 0; i < WORDS_MAX && rest != NULL; i++)
         words[i] = strsep(&rest, "\t");

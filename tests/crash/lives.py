@@ -22,8 +22,8 @@ LANES = [1, 2, 3, 7]
 KILL_POINTS = [
     "ckpt.barrier", "ckpt.write", "ckpt.order", "ckpt.manifest", "ckpt.fsync", "ckpt.fsync_directory", "ckpt.pre_rename",
     "ckpt.rename", "ckpt.post_rename", "ckpt.fsync_parent", "ckpt.published", "ckpt.prune", "ckpt.database",
-    "sink.write", "sink.fsync", "sink.rename", "sink.truncate", "sink.reopen", "spill.write", "state.evict", "state.load", "restore.begin",
-    "restore.end",
+    "sink.write", "sink.fsync", "sink.create", "sink.rename", "sink.truncate", "sink.reopen", "spill.write", "state.evict",
+    "state.load", "restore.begin", "restore.end",
 ]
 # Passed where key groups move between lanes (leat run --move).
 MOVE_POINTS = ["move.announce", "move.base", "move.take_base", "move.give", "move.given", "move.take", "move.taken"]

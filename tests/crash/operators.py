@@ -37,7 +37,9 @@ ROWS_LEAST = 1000
 STREAMS_A_JOB = 10
 LITTLE = {"LEAT_TEST_STATE": "60000"}
 SCATTERED = {"LEAT_TEST_PLACEMENT": "5"}
-SLOWLY_MS = [20, 100, 400]  # between micro-batches, so that a life has a few checkpoints on a machine that is busy
+# Milliseconds between micro-batches, of so few rows that there are many more than are on their way at a time: so that a life has a few
+# checkpoints on a machine that is busy.
+SLOWLY_MS, SMALL = [2, 10, 40], {"LEAT_TEST_CUT": "100"}
 RECORDS = {"events": 30_000, "clicks": 12_000}
 RECORDS_OTHERWISE = 6_000
 BEGIN_MS = 1_700_000_000_000
@@ -294,7 +296,7 @@ def run_halves(job, expected, shown):
 
 
 def run_job(job, kills, rng, shown, report):
-    job.environment.update(LITTLE)
+    job.environment.update({**LITTLE, **SMALL})
     expected, summary = job.undisturbed("reference", 1, os.path.join(job.folder, "reference-state"), "1h")
     check_counts(job, "reference", summary)
     note_figures(job, summary, shown)

@@ -71,7 +71,7 @@ static void fuzz_member(struct str text, struct arena *arena)
     must(member.clock_us >= 0, "a clock is bounded");
     must(member_read(member_write(&member, arena), arena, &again) &&
              str_equal(member.address, again.address) && member.lanes == again.lanes &&
-             member.clock_us == again.clock_us,
+             member.clock_us == again.clock_us && member.rates_count == again.rates_count,
          "a member is the same");
 }
 

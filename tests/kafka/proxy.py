@@ -55,9 +55,10 @@ class Proxy:
     """Begins at once; close() ends it. All methods may be called from the test's thread while clients are connected.
 
     latency: seconds that each request and each answer takes longer.
+    listening: a socket that listens already, of another place.
     requests: Counter by name of those that clients sent. cuts: how many connections were cut by cut_at."""
 
-    def __init__(self, port, broker_port):
+    def __init__(self, port, broker_port, listening=None):
         self.port, self.broker_port, self.latency = port, broker_port, 0.0
         self.requests, self.cuts = collections.Counter(), 0
         self.stall_chance, self.stall_seconds, self.random = 0.0, 0.0, random.Random(0)
@@ -65,7 +66,7 @@ class Proxy:
         self.loop = asyncio.new_event_loop()
         self.flowing = asyncio.Event()
         self.flowing.set()
-        self.listening = socket.create_server(("127.0.0.1", port), backlog=128)  # OSError where it is taken
+        self.listening = listening or socket.create_server(("127.0.0.1", port), backlog=128)  # OSError where it is taken
         self.thread = threading.Thread(target=self.run, name=f"proxy {port}", daemon=True)
         self.thread.start()
 

@@ -45,15 +45,16 @@ class Workers(oracle.Job):
         super().__init__(case(), rate=rate, **options)
         self.workers = []
 
-    def begin(self, nodes, failpoints=""):
-        """Starts a worker."""
+    def begin(self, nodes, failpoints="", place=None, **environment):
+        """Starts a worker. place: where it runs (tests/cluster/network.py); None: at 127.0.0.1. environment: more of it."""
         out = open(self.at(f"out{self.lives}"), "w+b")
         err = open(self.at(f"err{self.lives}"), "w+b")
         self.lives += 1
         process = subprocess.Popen(
-            [oracle.LEAT, "run", self.path, "--json", "--quiet", f"--cluster=etcd://{SERVERS[0].endpoints()}/{self.name}",
-             f"--nodes={nodes}", "--nodes-wait=1h", "--listen=127.0.0.1:0", f"--lease={math.ceil(stretched(2))}s"],
-            stdout=out, stderr=err, env={**os.environ, "LEAT_FAILPOINTS": failpoints},
+            [*(place.prefix if place else []), oracle.LEAT, "run", self.path, "--json", "--quiet",
+             f"--cluster=etcd://{SERVERS[0].endpoints()}/{self.name}", f"--nodes={nodes}", "--nodes-wait=1h",
+             f"--listen={place.address if place else '127.0.0.1'}:0", f"--lease={math.ceil(stretched(2))}s"],
+            stdout=out, stderr=err, env={**os.environ, "LEAT_FAILPOINTS": failpoints, **environment},
             preexec_fn=lambda: etcd.LIBC.prctl(etcd.DIE_WITH_PARENT, signal.SIGKILL))
         process.out, process.err = out, err
         self.workers.append(process)
@@ -161,13 +162,14 @@ def test_sleeper():
         job.end()
 
 
-def main():
+def main(module):
+    """Runs the module's tests, with an etcd."""
     if etcd.missing():
         print(f"ok - kafka_cluster # SKIP {etcd.missing()}")
         return 77
     with tempfile.TemporaryDirectory(prefix="leat-etcd-") as folder, etcd.Etcd(os.path.join(folder, "etcd"), is_fast=True) as servers:
         SERVERS.append(servers)
-        return rig.run(globals())
+        return rig.run(module)
 
 
 if __name__ == "__main__":
@@ -176,4 +178,4 @@ if __name__ == "__main__":
     parser.add_argument("--kills", type=int, default=KILLS)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     OPTIONS = parser.parse_args()
-    sys.exit(main())
+    sys.exit(main(globals()))

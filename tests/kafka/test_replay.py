@@ -8,9 +8,12 @@ And catching up after an hour down, when one topic comes far slower than the oth
 import atexit
 import glob
 import json
+import math
 import os
 import random
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,6 +23,9 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import oracle  # noqa: E402
 import rig  # noqa: E402
+
+sys.path.insert(2, os.path.join(rig.install.ROOT, "tests", "cluster"))
+import etcd  # noqa: E402
 
 LEAT = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else os.path.join("build", "release", "leat")
 CLICKS_WITHIN_MS = 400
@@ -85,6 +91,19 @@ source clicks = kafka {{
     def start(self, *arguments):
         self.process = subprocess.Popen([LEAT, "run", self.path, "--json", *arguments], stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
+
+    def join(self, servers, nodes, *arguments):
+        """Starts one of several workers, and returns its process."""
+        err = tempfile.TemporaryFile("w+")
+        process = subprocess.Popen([LEAT, "run", self.path, "--json", "--quiet", f"--cluster=etcd://{servers.endpoints()}/live", f"--nodes={nodes}",
+                                    "--nodes-wait=1h", "--workers=1", "--listen=127.0.0.1:0", f"--lease={math.ceil(rig.stretched(2))}s", *arguments],
+                                   stdout=subprocess.PIPE, stderr=err, text=True,
+                                   preexec_fn=lambda: etcd.LIBC.prctl(etcd.DIE_WITH_PARENT, signal.SIGKILL))
+        process.err = err
+        return process
+
+    def heads(self):
+        return sorted(glob.glob(self.at("state/cluster/heads/head-*[0-9]")))
 
     def kill(self):
         assert self.process.poll() is None, self.process.communicate()[1][-2000:]
@@ -255,6 +274,62 @@ def test_replay_of_a_live_job():
         check_counts(found_counts, expected_counts)
     misfits(job, order)
     job.close()
+
+
+def state_by_key(checkpoint):
+    """Digests, whatever the placement (tests/crash/keyed_state.c)."""
+    tool = os.path.join(os.path.dirname(LEAT), "tests", "crash", "keyed_state")
+    return subprocess.run([tool, checkpoint], check=True, capture_output=True, text=True).stdout
+
+
+def test_replay_of_workers():
+    """Four workers of a live job, of which one is killed while producing goes on, and another one comes: recording and order log give their bytes,
+    their state and their model, on one worker and on one lane or three."""
+    if etcd.missing():
+        return etcd.missing()
+    kafka = rig.shared()
+    job = Job(kafka, LEARN)
+    traffic, order = Traffic(job, 1), job.at("rec/order") + "/"
+    with etcd.Etcd(job.at("etcd"), is_fast=True) as servers:
+        def start():
+            return job.join(servers, "3:4", f"--record-order={order}")
+
+        def go_on(heads):
+            """Producing, until there are so many more heads."""
+            seen = len(job.heads())
+            traffic.send(0.5, 2)
+            rig.wait_for(lambda: traffic.send(0.05, 2) or len(set(job.heads())) >= seen + heads, "heads")
+        workers = [start() for _ in range(4)]
+        rig.wait_for(job.heads, "a head")
+        go_on(3)
+        dead = workers.pop(random.randrange(4))
+        dead.kill()
+        dead.wait()
+        go_on(3)
+        workers.append(start())
+        rig.wait_for(lambda: traffic.send(0.05, 2) or "has number" in open(f"/proc/self/fd/{workers[-1].err.fileno()}", encoding="utf-8").read(),
+                     "its place")
+        go_on(3)
+        traffic.flush(2)
+        rig.wait_for(lambda: len(kafka.consume(job.scores)) > 0.9 * traffic.n and b"\n" in job.rows("minutes.jsonl"), "scores")
+        leat("cluster", "stop", f"etcd://{servers.endpoints()}/live")
+        told = [json.loads(process.communicate(timeout=rig.PATIENCE_S)[0]) for process in workers]
+    summary = next(one for one in told if "nodes" in one)
+    head = max(job.heads())
+    assert int(re.search(r"head-(\d+)-", head)[1]) >= 3, job.heads()
+    expected = {"scored": b"".join(record.value + b"\n" for record in kafka.consume(job.scores)),
+                "minutes": job.rows("minutes.jsonl"), "dead": job.rows("dead.jsonl")}
+    learned = model(job, head, "live.safetensors"), state_by_key(head)
+    leat("record", job.impressions, job.clicks, "--to", job.at("rec"), "--until", "latest", "--brokers", kafka.brokers)
+    for lanes in (1, 3):
+        name = f"replay-{lanes}"
+        files, found_counts, found = replay(job, job.at("rec"), name, lanes, says=["replaying the order log"])
+        for sink, content in files.items():
+            assert content == expected[sink], (sink, lanes, len(content), len(expected[sink]))
+        check_counts(found_counts, counts(summary))
+        assert (found[0], state_by_key(job.at(f"{name}/state.replay"))) == learned, f"another model or state at {lanes} lanes"
+    job.close()
+    return None
 
 
 def check_counts(found, expected):

@@ -348,14 +348,14 @@ def test_the_topic_gets_partitions():
     job.close()
 
 
-def main_thread_ms(process):
-    """CPU time of librdkafka's main threads, or None where the kernel does not count it."""
+def threads_ms(process, name):
+    """CPU time of librdkafka's threads whose names begin so, or None where the kernel does not count it."""
     total = 0
     for thread in os.listdir(f"/proc/{process.pid}/task"):
         try:
             with open(f"/proc/{process.pid}/task/{thread}/comm", encoding="utf-8") as comm, \
                     open(f"/proc/{process.pid}/task/{thread}/schedstat", encoding="utf-8") as spent:
-                total += int(spent.read().split()[0]) / 1e6 if comm.read().strip() == "rdk:main" else 0
+                total += int(spent.read().split()[0]) / 1e6 if comm.read().startswith(name) else 0
         except FileNotFoundError:
             if not os.path.exists("/proc/self/schedstat"):
                 return None
@@ -377,8 +377,8 @@ def test_small_transactions_are_cheap():
             rig.wait_for(lambda: process.poll() is not None
                          or len(kafka.consume(job.topic, beside_open=True)) >= job.rows, "rows")
         if part == 0:
-            before = main_thread_ms(process)
-    spent = main_thread_ms(process)
+            before = threads_ms(process, "rdk:main")
+    spent = threads_ms(process, "rdk:main")
     process.send_signal(signal.SIGINT)
     status, summary, err = job.end(process)
     assert status == 0, err
@@ -386,6 +386,25 @@ def test_small_transactions_are_cheap():
     print(f"# {transactions} transactions, {spent - before:.0f} ms" if spent is not None else "# no schedstat", flush=True)
     assert transactions > 100 and (spent is None or spent - before < 0.7 * transactions), (transactions, before, spent)
     job.close()
+
+
+def test_a_broker_that_answers_late():
+    """While records wait for those in flight, the thread of the broker sleeps: it spent all of the time on polls before."""
+    kafka = rig.shared()
+    with kafka.proxied() as proxied:
+        proxied.delay(.1)
+        job = Job(kafka, partitions=1, outbox="32MiB", every="500ms")
+        job.write(job.text.replace(kafka.brokers, proxied.brokers))
+        process, began, spent = job.start(), time.monotonic(), 0
+        while process.poll() is None:
+            spent = threads_ms(process, "rdk:broker") or spent
+            time.sleep(.01)
+        took = (time.monotonic() - began) * 1000
+        status, _, err = job.end(process)
+        assert status == 0, err
+        print(f"# {spent:.0f} ms of {took:.0f} ms", flush=True)
+        assert spent < took / 12, (spent, took)
+        job.close()
 
 
 def make_again(job, partitions):

@@ -62,7 +62,7 @@ class Server:
                        f"s3proxy.identity={KEY}\ns3proxy.credential={SECRET}\ns3proxy.virtual-host=localhost\n"
                        "jclouds.provider=transient\njclouds.identity=none\njclouds.credential=none\n")
         self.log = open(os.path.join(self.folder.name, "log"), "w+b")
-        command = [install.java(), "-Xmx512m", "-XX:+UseSerialGC", "-cp", class_path(),
+        command = [install.java(), "-Xmx1536m", "-XX:+UseSerialGC", "-cp", class_path(),
                    "org.gaul.s3proxy.Main", "--properties", settings]
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log)
         until = time.monotonic() + PATIENCE_S
@@ -123,6 +123,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.reply(403, {}, f"<Error><Code>Odd</Code><Message>{text} {SECRET}</Message></Error>".encode())
         if kind == "slow":
             store.may_go.wait(fault.more["seconds"])
+        condition = self.headers["if-none-match"]
+        del self.headers["if-none-match"]  # s3proxy's own answer would depend on its version
+        if condition and store.honours:
+            with store.claims:
+                if self.path in store.put:
+                    return self.reply(412, {}, b"<Error><Code>PreconditionFailed</Code><Message>It is there.</Message></Error>")
+                store.put.add(self.path)
+                return self.reply(*self.forward(body))
         if kind == "changed_upload":
             body = bytes([body[0] ^ 1]) + body[1:]
         status, headers, answer = self.forward(body)
@@ -190,11 +198,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Store:
-    """s3proxy and its proxy."""
+    """s3proxy and its proxy. of: another Store, of which this is one more proxy, with faults of its own."""
 
-    def __init__(self):
-        self.server = Server()
+    def __init__(self, of=None):
+        self.of, self.server = of, of.server if of else Server()
         self.lock, self.faults, self.seen, self.may_go = threading.Lock(), [], [], threading.Event()
+        self.honours, self.put, self.claims = True, set(), threading.Lock()  # whether it goes by `if-none-match: *`; what was put by that
         self.proxy = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.proxy.daemon_threads = True
         self.proxy.store = self
@@ -208,7 +217,8 @@ class Store:
         self.may_go.set()
         self.proxy.shutdown()
         self.proxy.server_close()
-        self.server.close()
+        if self.of is None:
+            self.server.close()
 
     def fault(self, kind, **more):
         fault = Fault(kind, **more)

@@ -2,7 +2,7 @@
  * well, what it gave, the diagnostics, and the figures of the store so far.
  *
  *     store_tool URL TRIES PAUSE_MS STALL_S
- *     check | put NAME TEXT | put_file NAME PATH BYTES | get NAME MOST PATH | range NAME OFFSET BYTES PATH |
+ *     check | put NAME TEXT | put_new NAME TEXT | put_file NAME PATH BYTES | get NAME MOST PATH | range NAME OFFSET BYTES PATH |
  *     get_file NAME BYTES PATH | head NAME | list PREFIX | delete NAME | abandon AGE_S | cancel_in MS */
 #include "core/mem.h"
 #include "core/os.h"
@@ -134,6 +134,12 @@ static bool run(struct answer *answer, char *const *word)
         return objects_check(objects, &answer->diags);
     if (strcmp(word[0], "put") == 0)
         return objects_put(objects, name, word[2], strlen(word[2]), &answer->diags);
+    if (strcmp(word[0], "put_new") == 0) {
+        static const char *const results[] = {"failed", "taken", "alone", "unknown"};
+        enum objects_new put = objects_put_new(objects, name, word[2], strlen(word[2]), &answer->diags);
+        buffer_printf(&answer->gave, "\"%s\"", results[put]);
+        return put != OBJECTS_NEW_FAILED;
+    }
     if (strcmp(word[0], "put_file") == 0)
         return objects_put_file(objects, name, word[2], number(word[3]), &answer->diags);
     if (strcmp(word[0], "list") == 0)

@@ -236,6 +236,25 @@ def test_s3():
         files_of_sizes(call)
 
 
+def test_s3_new_names():
+    """Of several that put an object one alone has put it, if the store can tell; else the caller is told that it cannot."""
+    def put(call, name="new"):
+        return well(call("put_new", name, "text"))["gave"]
+    with rig.Tool(TOOL, f"file:{path('store')}", dict(os.environ)) as call:
+        assert [put(call) for _ in range(2)] == ["alone", "taken"]
+    with tool("new") as call:
+        with fault("status", status=409, body="<Error><Code>ConditionalRequestConflict</Code></Error>", happens=1):
+            assert put(call) == "alone"
+        assert put(call) == "taken"
+        assert put(call, "other") == "alone"
+        STORE[0].honours = False
+        assert put(call) == put(call, "third") == "unknown"
+        with fault("status", status=501, body="<Error><Code>NotImplemented</Code></Error>", happens=1):
+            assert put(call, "fourth") == "unknown"
+        STORE[0].honours = True
+        assert len(well(call("list", ""))["gave"]) == 4
+
+
 def test_s3_virtual_host():
     """The bucket as part of the host: BUCKET.localhost, which libcurl takes to 127.0.0.1."""
     with tool("virtual", AWS_ENDPOINT_URL_S3=f"http://localhost:{STORE[0].port}", LEAT_S3_ADDRESSING="virtual") as call:

@@ -148,6 +148,8 @@ def test_store_recovers():
     assert "the store lacks" in result.stderr and "the run ends, and" not in result.stderr, result.stderr
     newest = leat("checkpoint", "list", "recovers-out/state").stdout.split()[0]
     assert leat("checkpoint", "list", url).stdout.split()[0] == newest
+    assert "every byte is as written" in leat("checkpoint", "verify", url).stdout
+    assert leat("state", "list", url).stdout == leat("state", "list", "recovers-out/state").stdout != ""
 
 
 def test_bad_store():
@@ -155,6 +157,8 @@ def test_bad_store():
         result = run("bad", url)
         assert result.returncode != 0 and "E0710" in result.stderr and word in result.stderr, result.stderr
     result = leat("checkpoint", "show", "file:/nowhere")
+    assert result.returncode != 0 and "no such checkpoint" in result.stderr, result.stderr
+    result = leat("checkpoint", "prune", "file:/nowhere")
     assert result.returncode != 0 and "restore the checkpoint into a directory first" in result.stderr, result.stderr
     result = leat("checkpoint", "restore", f"file:{place('empty')}", "--to", "x")
     assert result.returncode != 0 and "E0705" in result.stderr, result.stderr

@@ -34,6 +34,16 @@ bool barrier_is_waiting(struct run *run)
     return is_waiting;
 }
 
+bool barrier_is_to_come(struct run *run)
+{
+    struct barrier *b = run->barrier;
+    pthread_mutex_lock(&b->mutex);
+    bool is_to_come =
+        (b->state == BARRIER_IDLE || b->state == BARRIER_OPENING) && !b->has_lately_failed && !b->must_end;
+    pthread_mutex_unlock(&b->mutex);
+    return is_to_come;
+}
+
 bool barrier_is_busy(struct run *run)
 {
     struct barrier *b = run->barrier;

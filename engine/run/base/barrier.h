@@ -65,6 +65,8 @@ void barrier_free(struct barrier *barrier); /* NULL is allowed */
 
 /* Whether the next micro-batch formed gets a barrier. */
 bool barrier_is_waiting(struct run *run);
+/* Whether the coordinator still has to begin a checkpoint, and could begin the last one. */
+bool barrier_is_to_come(struct run *run);
 /* Whether stages are passing a barrier, or the coordinator is writing a checkpoint. */
 bool barrier_is_busy(struct run *run);
 /* Returns whether the last micro-batch may be formed now: a barrier has been requested for it, or the disk

@@ -12,6 +12,8 @@ void base_init(struct run *run)
     pthread_cond_init(&run->idle_condition, NULL);
     run->pool = batch_pool_new();
     run->waiting_budget = (size_t)(run->plan->config.memory_bytes / 8);
+    if (run->options.peers != NULL)
+        run->waiting_budget -= (size_t)(run->plan->config.memory_bytes / RUN_LINKS_PART);
     batch_pool_set_budget(run->pool, (size_t)(run->plan->config.memory_bytes / 8));
     run->sources = arena_array(&run->arena, struct source, MAX(run->plan->sources_count, 1));
 }
@@ -31,9 +33,10 @@ void run_wake(struct run *run)
     atomic_fetch_add(&run->progress, 1);
     if (atomic_load(&run->idle_sleepers) == 0)
         return;
-    pthread_mutex_lock(&run->idle_mutex);
-    pthread_cond_broadcast(&run->idle_condition);
+    pthread_mutex_lock(&run->idle_mutex); /* who sleeps has looked at `progress` before, or waits by now */
     pthread_mutex_unlock(&run->idle_mutex);
+    pthread_cond_broadcast(
+        &run->idle_condition); /* without the mutex, for which those that wake would wait at once */
 }
 
 void run_fail(struct run *run)

@@ -59,15 +59,25 @@ struct run {
     uint32_t *stage_instances; /* by stage: number of its instances that are this worker's */
     /* Messages of other workers, that they have run a micro-batch (base/peers.h). */
     struct peer_progress *peer_progress;
+    struct peer_outbox *peer_outboxes; /* by worker: messages for which its link has no room (base/peers.h) */
+    struct run_busy {
+        uint64_t at_ns, ns; /* the last look: when, and what lanes had worked by then */
+        double share;
+    } busy;                            /* of run_stats; control thread */
     struct peer_figures *peer_figures; /* base/peer_figures.h; NULL: the run is alone */
+    struct loads *loads;               /* base/loads.h; NULL: key groups do not move by load */
+    struct placement placement_before; /* of the checkpoint with which the run begins (placements_first) */
+    const uint32_t *homes_before;      /* likewise, by stage: the worker that had it; NULL: it does not say */
     struct placement placements[2];    /* by version modulo 2 (base/placements.h) */
     /* Guarded by the sequencer's mutex: the version of the next micro-batch; a change to the one behind it is announced. */
     uint32_t placement_version;
     bool placement_is_announced;
-    uint32_t placement_instances;     /* of keyed stages, where there are several lanes */
-    _Atomic uint64_t placement_taken; /* how often an instance has taken a round of a change */
-    _Atomic uint32_t placement_round; /* of the change that was announced last */
-    struct source *sources;           /* by source of the plan */
+    uint32_t
+        placement_instances; /* of keyed stages, on this worker, where there are several over all workers */
+    _Atomic uint64_t placement_rounds; /* rounds of changes that have begun */
+    _Atomic uint64_t placement_taken;  /* how often an instance of this worker has taken one */
+    _Atomic uint64_t placement_taken_by[RUN_WORKERS_MAX]; /* the leader's: rounds that all of a worker have */
+    struct source *sources;                               /* by source of the plan */
     struct sink_context **sinks;
     uint32_t sinks_count;
     struct batch_pool *pool;
@@ -78,9 +88,11 @@ struct run {
     /* How this life begins (checkpoints/begin.c). */
     struct checkpoint_dir *dir; /* NULL: the job has no checkpoints */
     const char *path;           /* path of the checkpoint directory; NULL: none */
+    const char *job_path;       /* of the job's, which is another one where there are several workers */
     struct checkpoint *resumed; /* the checkpoint to restore; NULL: none, or its state has been restored */
     bool is_resumed;            /* this life begins with a checkpoint */
     bool was_finished;          /* that checkpoint is of the end of the run: all sources had ended */
+    bool was_at_until;          /* it is of the end of a run with this --until, or a later one */
     bool is_from;               /* a new run that begins with the checkpoint of another run */
     /* is_from, and an earlier life began with the same checkpoint, but published no checkpoint of its own. */
     bool is_begun_again;
@@ -106,9 +118,11 @@ struct run {
     atomic_uint idle_sleepers;
     _Atomic uint64_t progress;
 
-    /* base/spill.h: bytes of rows and messages that wait in memory, and their bound, set by base_init. */
+    /* base/spill.h: bytes of rows and messages that wait in memory, and their bound, set by base_init; bytes that this life has
+     * written to spill files. */
     _Atomic size_t waiting_bytes;
     size_t waiting_budget;
+    _Atomic uint64_t spilled_bytes;
 
     /* The data of each room. */
     struct barrier *barrier;     /* NULL: the run takes no checkpoints */
@@ -130,6 +144,13 @@ static inline bool run_has_failed(const struct run *run)
 {
     return atomic_load_explicit(&run->has_failed, memory_order_relaxed);
 }
+
+/* Whether this life has nothing to read, and no micro-batch to run. */
+static inline bool run_was_over(const struct run *run)
+{
+    return run->was_finished || run->was_at_until;
+}
+
 /* Adds a line to run->notes; the format has no newline. Control thread, while the run is built. */
 void run_note(struct run *run, const char *format, ...) LEAT_PRINTF(2, 3);
 
@@ -147,11 +168,13 @@ static inline bool run_awaits_store(const struct run *run)
            run->options.peers == NULL;
 }
 
-/* Whether an object store has copies of checkpoints, and may be behind what sinks have given away. */
+/* Whether an object store has copies of checkpoints, and may be behind what sinks have given away; sinks of several workers wait for
+ * the head. */
 static inline bool run_notes_order(const struct run *run)
 {
     const struct job_checkpoint *config = &run->plan->config.checkpoint;
-    return config->store.length > 0 && config->commit == COMMIT_LOCAL && run->barrier != NULL;
+    return config->store.length > 0 && config->commit == COMMIT_LOCAL && run->barrier != NULL &&
+           run->options.peers == NULL;
 }
 
 static inline const struct plan_node *run_source_node(const struct run *run, uint32_t source)

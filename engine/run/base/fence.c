@@ -4,18 +4,44 @@
  * and why a step does no harm that comes after the take-over). The coordinator calls it before it begins,
  * publishes or prunes a checkpoint, and once a second besides; sinks call it as sink_context.check before
  * they give a file its final name and before a transaction. A fenced run reports E0709 alone, because its
- * other errors (files that are gone, a producer that is fenced) are effects of the other process. */
+ * other errors (files that are gone, a producer that is fenced) are effects of the other process. A worker
+ * whose directory nobody has taken over keeps those that came before: it may have failed by itself, and stop
+ * only because it does not know whether it still has its part. */
 #include "run/base/base.h"
 
+#include "core/diag_copy.h"
 #include "state/checkpoint.h"
 
 #include <errno.h>
+
+/* Adds E0709 to what was said before, or removes what was said since. */
+static void say_round_over(struct diag_list *diags)
+{
+    unsigned at = 0, errors = 0;
+    for (; at < diags->count && diags->items[at].code != DIAG_TAKEN_OVER; at++)
+        errors += diags->items[at].severity == DIAG_ERROR;
+    if (at < diags->count) {
+        diags->count = at + 1;
+        diags->errors = errors + 1;
+        diags->dropped = 0;
+        return;
+    }
+    diag_make_room(diags);
+    diag_hint(diags,
+              diag_error(diags, DIAG_TAKEN_OVER, (struct span){0},
+                         "the workers of the job begin again, from the newest head: this run stops"),
+              "nothing need be done: no row is lost or written twice");
+}
 
 /* Replaces all diagnostics by E0709: earlier ones (a missing checkpoint or file) are effects of the other
  * process. */
 static void say_fenced(struct run *run)
 {
     char holder[CHECKPOINT_HOLDER_BYTES];
+    if (run->options.peers != NULL && checkpoint_dir_check(run->dir) != ESTALE) {
+        say_round_over(run->diags);
+        return;
+    }
     diag_list_init(run->diags, run->diags->arena);
     checkpoint_dir_holder(run->dir, holder);
     struct diag *d =

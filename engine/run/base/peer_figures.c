@@ -112,6 +112,23 @@ void peer_figures_put(const struct run *run, const struct run_stats *stats, bool
     words_put(out, stats->checkpoint_bytes);
     words_put(out, (uint64_t)stats->checkpoint_stop_us);
     words_put(out, (uint64_t)stats->checkpoint_stop_max_us);
+    words_put(out, stats->store_bytes);
+    words_put(out, stats->store_retries);
+    words_put(out, stats->moved_groups);
+    words_put(out, stats->moved_operators);
+    words_put(out, stats->moved_bytes);
+    words_put(out, stats->moved_changes);
+    words_put(out, (uint64_t)stats->move_stop_us);
+    const struct run_worker_stats *own = &stats->per_worker[peers_self(run)];
+    words_put(out, own->partitions);
+    words_put(out, own->groups);
+    put_real(out, own->busy_share);
+    words_put(out, own->traffic.sent_bytes);
+    words_put(out, own->traffic.sent_frames);
+    words_put(out, own->traffic.received_bytes);
+    words_put(out, (uint64_t)own->traffic.round_trip_us);
+    words_put(out, own->waiting_bytes);
+    words_put(out, own->spilled_bytes);
     for (uint32_t stage = 0; stage < run->plan->stages_count; stage++)
         words_put(out, (uint64_t)MIN(lround(stats->queue_fill[stage] * SLOTS), (long)SLOTS));
     words_put(out, stats->nodes_count);
@@ -217,14 +234,21 @@ static void copy_first(char *to, size_t room, const char *text)
         snprintf(to, room, "%s", text);
 }
 
+static double take_real(struct words *message)
+{
+    double value;
+    uint64_t word = words_take(message);
+    memcpy(&value, &word, sizeof(value));
+    return value;
+}
+
 static bool take_item(struct words *message, struct report *report)
 {
     struct report_item item = {0};
     bool has_text = false;
     if (!take_text(message, &item.name) || item.name[0] == '\0' || !take_flag(message, &item.is_window))
         return false;
-    uint64_t value = words_take(message);
-    memcpy(&item.value, &value, sizeof(value));
+    item.value = take_real(message);
     if (!take_flag(message, &has_text) || (has_text && !take_text(message, &item.text)))
         return false;
     if (report != NULL)
@@ -285,6 +309,42 @@ static bool take_example(struct words *message, struct run_stats *stats)
     return true;
 }
 
+/* What moved at the sender. */
+static void take_moved(struct words *message, struct run_stats *stats)
+{
+    uint64_t groups = words_take(message), operators = words_take(message), bytes = words_take(message),
+             changes = words_take(message);
+    int64_t stop_us = (int64_t)words_take(message);
+    if (stats == NULL)
+        return;
+    stats->moved_groups += groups;
+    stats->moved_operators += operators;
+    stats->moved_bytes += bytes;
+    stats->moved_changes += changes;
+    stats->move_stop_us = MAX(stats->move_stop_us, stop_us);
+}
+
+/* What is told of the worker alone, and never added. False: it cannot be. */
+static bool take_worker(struct words *message, struct run_worker_stats *of)
+{
+    uint64_t partitions = words_take(message), groups = words_take(message);
+    double busy = take_real(message);
+    struct run_traffic traffic = {.sent_bytes = words_take(message), .sent_frames = words_take(message)};
+    traffic.received_bytes = words_take(message);
+    traffic.round_trip_us = (int64_t)words_take(message);
+    uint64_t waiting = words_take(message), spilled = words_take(message);
+    if (of != NULL) {
+        of->partitions = (uint32_t)partitions;
+        of->groups = (uint32_t)groups;
+        of->busy_share = busy;
+        of->traffic = traffic;
+        of->waiting_bytes = waiting;
+        of->spilled_bytes = spilled;
+    }
+    return !message->is_short && partitions <= UINT32_MAX && groups <= KEY_GROUPS &&
+           (isnan(busy) || (busy >= 0 && busy <= 1)) && traffic.round_trip_us >= -1;
+}
+
 /* What comes before the nodes. */
 static bool take_head(const struct run *run, uint32_t worker, struct words *message, struct run_stats *stats,
                       bool *is_last)
@@ -294,7 +354,10 @@ static bool take_head(const struct run *run, uint32_t worker, struct words *mess
     uint64_t lanes = words_take(message), records = words_take(message), bytes = words_take(message),
              checkpoint = words_take(message);
     int64_t stop_us = (int64_t)words_take(message), stop_max_us = (int64_t)words_take(message);
-    is_good = is_good && lanes == run->lanes_count;
+    uint64_t store_bytes = words_take(message), store_retries = words_take(message);
+    take_moved(message, stats);
+    struct run_worker_stats *of = stats != NULL ? &stats->per_worker[worker] : NULL;
+    is_good = take_worker(message, of) && is_good && lanes == run->lanes_count;
     for (uint32_t stage = 0; stage < run->plan->stages_count; stage++) {
         uint64_t fill = words_take(message);
         is_good = is_good && fill <= SLOTS;
@@ -303,6 +366,9 @@ static bool take_head(const struct run *run, uint32_t worker, struct words *mess
     }
     if (stats == NULL)
         return is_good && !message->is_short;
+    of->is_known = true;
+    of->lanes = (uint32_t)lanes;
+    of->records_life = records;
     stats->lanes += (uint32_t)lanes;
     stats->records += records;
     stats->records_life += records;
@@ -311,6 +377,8 @@ static bool take_head(const struct run *run, uint32_t worker, struct words *mess
     stats->checkpoint_bytes += checkpoint;
     stats->checkpoint_stop_us = MAX(stats->checkpoint_stop_us, stop_us);
     stats->checkpoint_stop_max_us = MAX(stats->checkpoint_stop_max_us, stop_max_us);
+    stats->store_bytes += store_bytes;
+    stats->store_retries += store_retries;
     return is_good && !message->is_short;
 }
 

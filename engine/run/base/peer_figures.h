@@ -1,8 +1,9 @@
 /* Figures of a job on several workers: each worker that does not lead sends those of its part, and the leader adds them to its own.
  *
- * What is added: counters, records, lanes, bytes of the last checkpoint, bytes read, items of reports. What is a maximum: the longest
+ * What is added: counters, records, lanes, bytes of the last checkpoint, bytes read and sent to the store, items of reports. What is a maximum: the longest
  * stops of lanes, the fullest queue of a stage, and the items of reports that `joins` (peer_figures.c) names. Notes of sinks and
- * errors are of the first worker that has one. All else - watermarks, micro-batches, the time - the leader knows for the job.
+ * errors are of the first worker that has one. What is told of each worker, and not added: run_stats.per_worker. All else - watermarks,
+ * micro-batches, the time - the leader knows for the job.
  *
  * A message has at most FIGURES_BYTES_MAX bytes; items of reports that would exceed FIGURES_ITEMS_BYTES are left out. The leader keeps
  * two messages of each worker. */

@@ -1,6 +1,7 @@
 #include "run/base/peers.h"
 
 #include "core/mem.h"
+#include "run/base/outbox.h"
 #include "run/base/peer_figures.h"
 
 #include <stdlib.h>
@@ -23,27 +24,27 @@ bool peers_refuse(struct run *run, const char *what)
     return false;
 }
 
-bool peers_init(struct run *run)
+void peers_init(struct run *run)
 {
     const struct run_peers *peers = run->options.peers;
     if (peers == NULL)
-        return true;
+        return;
     const struct job_checkpoint *checkpoint = &run->plan->config.checkpoint;
     leat_assert(peers->count <= RUN_WORKERS_MAX && run->trace == NULL);
     leat_assert(checkpoint->directory.length == 0 || peers->directory != NULL);
+    for (uint32_t i = 0; i < run->plan->stages_count; i++)
+        leat_assert(peers_home(run, i) < peers->count);
+    leat_assert((checkpoint->store.length > 0) == (peers->store != NULL));
     run->peer_progress =
         mem_calloc((size_t)run->plan->stages_count * peers_count(run), sizeof(*run->peer_progress));
+    outboxes_init(run);
     peer_figures_init(run);
-    if (checkpoint->store.length > 0)
-        return peers_refuse(run, "a `store` of checkpoints");
-    if (run->options.mode == RUN_FROM)
-        return peers_refuse(run, "--from");
-    return run->options.move_seed == 0 || peers_refuse(run, "--move");
 }
 
 void peers_free(struct run *run)
 {
     free(run->peer_progress);
+    outboxes_free(run);
     peer_figures_free(run);
 }
 
@@ -53,18 +54,36 @@ void peers_begin(struct byte_buffer *message, enum peer_message tag)
     words_put(message, tag);
 }
 
-void peers_send(const struct run *run, uint32_t worker, const struct byte_buffer *message)
+void peers_post(const struct run *run, uint32_t worker, const struct byte_buffer *message)
 {
     leat_assert(worker != peers_self(run));
-    run->options.peers->send(run->options.peers->engine, worker,
-                             (struct str){message->data, message->length});
+    outbox_post(run, worker, (struct str){message->data, message->length});
+}
+
+void peers_post_all(const struct run *run, const struct byte_buffer *message)
+{
+    for (uint32_t worker = 0; worker < peers_count(run); worker++)
+        if (worker != peers_self(run))
+            peers_post(run, worker, message);
+}
+
+void peers_flush(const struct run *run)
+{
+    const struct run_peers *peers = run->options.peers;
+    if (peers != NULL && peers->flush != NULL)
+        peers->flush(peers->engine);
+}
+
+void peers_send(const struct run *run, uint32_t worker, const struct byte_buffer *message)
+{
+    peers_post(run, worker, message);
+    peers_flush(run);
 }
 
 void peers_send_all(const struct run *run, const struct byte_buffer *message)
 {
-    for (uint32_t worker = 0; worker < peers_count(run); worker++)
-        if (worker != peers_self(run))
-            peers_send(run, worker, message);
+    peers_post_all(run, message);
+    peers_flush(run);
 }
 
 void peers_say_done(const struct run *run, uint32_t stage, uint64_t micro_batch)
@@ -73,7 +92,7 @@ void peers_say_done(const struct run *run, uint32_t stage, uint64_t micro_batch)
     peers_begin(&message, PEER_DONE);
     words_put(&message, stage);
     words_put(&message, micro_batch);
-    peers_send_all(run, &message);
+    peers_post_all(run, &message);
     buffer_free(&message);
 }
 

@@ -17,6 +17,13 @@ enum peer_message {
     PEER_HOLD, /* to all: what holds back the sources at the sender (sequencer/peers_hold.c) */
     PEER_ANSWER, /* to the leader: whether an operator wants more, behind the end of all sources (sequencer/peers_ended.c) */
     PEER_FIGURES, /* to the leader: counters and reports of the sender's part (base/peer_figures.h) */
+    /* Key groups that move (lanes/move.c, base/placements.h) */
+    PEER_PIECE, /* to any worker: records of key groups for one of its instances */
+    PEER_GIVEN, /* to all: the sender's instances of a stage have given all of a round, or of a change */
+    PEER_ROOM,  /* to who has given: the sender has taken so many bytes */
+    PEER_TAKEN, /* to the leader: the sender's instances have taken a round */
+    PEER_ROUND, /* of the leader: a round begins */
+    PEER_LOAD,  /* to the leader: what the sender has measured of the load (base/loads.h) */
     /* Checkpoints (checkpoints/many.c) */
     PEER_ASK,   /* to the leader: take one soon */
     PEER_BEGIN, /* of the leader: begin a checkpoint */
@@ -61,10 +68,17 @@ static inline uint32_t peers_first_instance(const struct run *run)
     return peers_self(run) * run->lanes_count;
 }
 
+/* Whether that instance of a keyed stage is one of this worker's. */
+static inline bool peers_has_instance(const struct run *run, uint32_t instance)
+{
+    return instance - peers_first_instance(run) < run->lanes_count;
+}
+
 /* The worker that has the one instance of a single stage. */
 static inline uint32_t peers_home(const struct run *run, uint32_t stage)
 {
-    return stage % peers_count(run);
+    const struct run_peers *peers = run->options.peers;
+    return peers != NULL && peers->homes != NULL ? peers->homes[stage] : stage % peers_count(run);
 }
 
 /* Whether the worker has instances of the stage. */
@@ -73,19 +87,24 @@ static inline bool peers_has_stage(const struct run *run, uint32_t worker, uint3
     return stage == 0 || run->plan->stages[stage].tag != STAGE_SINGLE || peers_home(run, stage) == worker;
 }
 
-/* Control thread, while the run is built. peers_init: false after a diagnostic: several workers cannot run that job. peers_refuse: adds
- * such a diagnostic, of a job with `what`, and returns false. */
-LEAT_CHECKED bool peers_init(struct run *run);
+/* Control thread, while the run is built. peers_refuse: several workers cannot run a job with `what`: adds a diagnostic, and returns
+ * false. */
+void peers_init(struct run *run);
 bool peers_refuse(struct run *run, const char *what);
 void peers_free(struct run *run);
 
 /* Begins a message; the caller adds words. */
 void peers_begin(struct byte_buffer *message, enum peer_message tag);
-/* Sends it to a worker that is not this one, or to all others. */
+/* Sends it to a worker that is not this one, or to all others; what a link has no room for waits (outbox.h). */
 void peers_send(const struct run *run, uint32_t worker, const struct byte_buffer *message);
 void peers_send_all(const struct run *run, const struct byte_buffer *message);
+/* Likewise, on a lane, which calls peers_flush before it rests, and now and then: until then the message may wait, so that many leave
+ * at once. */
+void peers_post(const struct run *run, uint32_t worker, const struct byte_buffer *message);
+void peers_post_all(const struct run *run, const struct byte_buffer *message);
+void peers_flush(const struct run *run);
 
-/* This worker's instances of the stage have run the micro-batch: says so to all others. */
+/* On a lane: this worker's instances of the stage have run the micro-batch: says so to all others (peers_post). */
 void peers_say_done(const struct run *run, uint32_t stage, uint64_t micro_batch);
 /* Takes PEER_DONE. first: number of the first micro-batch of this life; end: above all numbers that are in flight. False: it is none. */
 bool peers_take_done(struct run *run, uint32_t worker, struct words *message, uint64_t first, uint64_t end);

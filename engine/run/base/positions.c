@@ -93,6 +93,21 @@ enum positions_state positions_state(struct str positions)
                                                                 : POSITIONS_FINAL;
 }
 
+int64_t positions_until(struct str positions)
+{
+    struct words saved = {.left = positions};
+    if (positions_state(positions) != POSITIONS_GO_ON || positions_micro_batch(positions) == UINT64_MAX)
+        return TIME_MIN;
+    for (uint64_t sources = skip_head(&saved); sources > 0 && !saved.is_short; sources--) {
+        (void)words_take_text(&saved);
+        (void)words_take(&saved);
+    }
+    for (uint64_t count = words_take(&saved); count > 0 && !saved.is_short; count--)
+        (void)saved_take_partition(&saved);
+    int64_t until = (int64_t)words_take(&saved);
+    return saved.is_short ? TIME_MIN : until;
+}
+
 static void describe_partition(const struct saved_partition *p, struct str source, int64_t watermark,
                                struct byte_buffer *out)
 {

@@ -15,7 +15,8 @@ struct trace;
 enum { POSITIONS_VERSION = 7 };
 
 /* The first word of the positions. With POSITIONS_ENDED, the words behind the partitions are the ids of the nodes that
- * were done by then (plan_node.goes_on), and before them how many they are. */
+ * were done by then (plan_node.goes_on), and before them how many they are. With POSITIONS_GO_ON there may be one word there:
+ * positions_until. */
 enum positions_state {
     POSITIONS_GO_ON,
     POSITIONS_FINAL, /* all sources have ended, and no operator has work left: the run has finished */
@@ -48,5 +49,8 @@ uint64_t positions_micro_batch(struct str positions);
 bool positions_are_before(struct str positions, const struct plan *plan, const struct trace *trace);
 /* Whether the run had finished at these positions, or all sources had ended at least. */
 enum positions_state positions_state(struct str positions);
+/* The --until at which a run has ended with these positions: its sources had no more rows below that time. TIME_MIN: it has not, or has
+ * sources that gain rows while they are read. */
+int64_t positions_until(struct str positions);
 
 #endif

@@ -4,7 +4,10 @@
 #include "core/temporary.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <unistd.h>
+
+enum { FORGET_BYTES = 4 << 20 };
 
 void spill_init(struct spill_file *file)
 {
@@ -62,6 +65,7 @@ bool spill_write(struct run *run, struct spill_file *file, struct str bytes, uin
         return false;
     }
     atomic_fetch_add(&file->outstanding, 1);
+    atomic_fetch_add_explicit(&run->spilled_bytes, bytes.length, memory_order_relaxed);
     return true;
 }
 
@@ -72,6 +76,18 @@ bool spill_read(struct run *run, struct spill_file *file, uint64_t offset, size_
     if (error != 0)
         failed(run, error);
     return error == 0;
+}
+
+void spill_forget(struct spill_file *file, uint64_t offset)
+{
+    if (offset < file->forgotten)
+        file->forgotten = 0; /* the file was written from its beginning again */
+    if (offset - file->forgotten < FORGET_BYTES)
+        return;
+    /* A file system that cannot do that keeps the bytes until the file is empty. */
+    (void)fallocate(file->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)file->forgotten,
+                    (off_t)(offset - file->forgotten));
+    file->forgotten = offset;
 }
 
 void spill_done(struct spill_file *file)

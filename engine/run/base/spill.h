@@ -1,6 +1,7 @@
 /* Rows and messages that wait in memory between the threads of a run: batches of exchanges, rows of other workers, and messages to the
- * sequencer. Their bytes share a budget, an eighth of the job's memory; what exceeds it is written to a spill file, and read back when
- * it is needed. Where bytes lie never changes a result. Any thread, unless a comment says otherwise. */
+ * sequencer; messages for which a link has no room. Their bytes share a budget, an eighth of the job's memory, of which, with several
+ * workers, a part is the links' own (RUN_LINKS_PART); what exceeds it is written to a spill file, and read back when it is needed.
+ * Where bytes lie never changes a result. Any thread, unless a comment says otherwise. */
 #ifndef LEAT_RUN_BASE_SPILL_H
 #define LEAT_RUN_BASE_SPILL_H
 
@@ -10,6 +11,7 @@
 struct spill_file {
     int fd; /* -1: not open */
     uint64_t end;
+    uint64_t forgotten; /* up to which the reader's pieces no longer take room on the disk */
     /* Pieces not read back yet; at 0 the file is written from its beginning again. */
     atomic_uint outstanding;
 };
@@ -28,6 +30,9 @@ LEAT_CHECKED bool spill_read(struct run *run, struct spill_file *file, uint64_t 
                              char *to, size_t *got);
 /* A piece that was written was read back, or is not needed. */
 void spill_done(struct spill_file *file);
+/* Pieces before this offset, of a reader that takes them in order, need no room on the disk any more. Call before spill_done of the last one:
+ * a file that is never empty would grow by all that goes through it. */
+void spill_forget(struct spill_file *file, uint64_t offset);
 /* Bytes that were read are not those that were written: adds a diagnostic, with `what` they should be, and fails the run. */
 void spill_damaged(struct run *run, uint64_t offset, size_t bytes, const char *what);
 

@@ -1,8 +1,13 @@
-/* Where a trace begins: the newest checkpoint before the record that the user named. */
+/* Where a trace begins: the newest checkpoint before the record that the user named; of a job with several workers, the newest head whose
+ * checkpoint is. */
 #include "run/checkpoints/internal.h"
+
+#include "core/mem.h"
 
 #include "run/base/positions.h"
 #include "run/trace.h"
+
+#include <stdlib.h>
 
 static bool refuse_other(struct run *run)
 {
@@ -33,12 +38,39 @@ static bool choose_from(struct run *run)
     return false;
 }
 
+/* Chooses that head, if this is such a job, and one is there. Heads whose parts are gone are passed over, as checkpoints that are damaged. False
+ * after a diagnostic. */
+static bool choose_head(struct run *run, struct arena *arena)
+{
+    const char **paths, *folder = arena_printf(arena, "%s/" CHECKPOINT_CLUSTER "/heads", run->path);
+    uint32_t count = run_head_list(folder, arena, &paths);
+    struct run_head *head = mem_alloc(sizeof(*head));
+    bool is_good = true;
+    for (uint32_t i = 0; is_good && run->resumed == NULL && i < count; i++) {
+        struct byte_buffer manifest = {0};
+        struct diag_list unread;
+        diag_list_init(&unread, arena);
+        if (run_head_load(paths[i], &manifest, head, &unread))
+            run->resumed = run_head_open(head, (struct str){"", 0}, &unread);
+        buffer_free(&manifest);
+        const struct checkpoint_info *info = run->resumed == NULL ? NULL : checkpoint_info(run->resumed);
+        is_good = info == NULL || str_equal(info->fingerprint, str_from(run->plan->fingerprint)) ||
+                  refuse_other(run);
+        if (info != NULL && (!is_good || !positions_are_before(info->sources, run->plan, run->trace))) {
+            checkpoint_close(run->resumed);
+            run->resumed = NULL;
+        }
+    }
+    free(head);
+    return is_good;
+}
+
 bool before_record_choose(struct run *run)
 {
     struct trace *trace = run->trace;
     struct checkpoint_list found;
     struct arena arena = {0};
-    bool is_good = checkpoint_walk(run->dir, &arena, &found, run->diags);
+    bool is_good = choose_head(run, &arena) && checkpoint_walk(run->dir, &arena, &found, run->diags);
     for (uint32_t i = 0; is_good && run->resumed == NULL && i < found.count; i++) {
         const struct checkpoint_info *info = &found.items[i];
         if (found.is_damaged[i])

@@ -2,7 +2,9 @@
 #include "run/checkpoints/internal.h"
 
 #include "core/mem.h"
+#include "core/os.h"
 #include "core/wait.h"
+#include "run/base/placements.h"
 #include "run/base/positions.h"
 #include "run/lanes/lanes.h"
 #include "run/sequencer/sequencer.h"
@@ -45,14 +47,15 @@ static bool refuse_without(struct run *run)
     return false;
 }
 
-/* A worker's directory holds parts, with which no run begins by itself. False after a diagnostic. */
+/* A worker's directory holds parts, with which no run begins by itself: without a head, workers begin with nothing, or with another run's
+ * checkpoint; in each incarnation anew, until there is a head. False after a diagnostic. */
 static bool begin_anew(struct run *run)
 {
     if (!refuse_choice(run, false) || (run->options.mode != RUN_FRESH && !head_may_begin_anew(run)))
         return false;
     /* Where sinks have moved, parts of their files were written by another worker of an incarnation before. */
     run->replaces_parts = !checkpoint_dir_is_empty(run->dir) || run->options.peers->incarnation > 1;
-    return true;
+    return run->options.mode != RUN_FROM || from_open(run);
 }
 
 /* Finds the checkpoint to begin with: the newest of the directory, another run's, or none; a head's is found before. False after a
@@ -145,15 +148,33 @@ static bool fence_sinks(struct run *run)
     return true;
 }
 
+/* The cluster's name and the processes that are its workers, for people: "`ctr`: worker 0 is pid 4711 on mill-3". */
+static const char *describe_cluster(struct run *run, const char *folder)
+{
+    enum { NAMED_MAX = 3 };
+    uint32_t named = 0;
+    char *name = NULL, holder[CHECKPOINT_HOLDER_BYTES];
+    size_t length = 0;
+    bool is_known = os_read_file(arena_printf(&run->arena, "%s/NAME", folder), 256, &name, &length) == 0;
+    const char *text = is_known ? arena_printf(&run->arena, "`%.*s`", (int)length, name) : "(unknown)";
+    free(name);
+    for (uint32_t i = 0; i < RUN_WORKERS_MAX && named < NAMED_MAX; i++)
+        if (checkpoint_holder(arena_printf(&run->arena, "%s/worker-%u", folder, i), holder))
+            text =
+                arena_printf(&run->arena, "%s%s worker %u is %s", text, named++ == 0 ? ":" : ",", i, holder);
+    return text;
+}
+
 /* Refuses a run that is alone where a cluster goes on: it would do again what the cluster has done. */
 static bool refuse_cluster(struct run *run)
 {
-    const char *file = arena_printf(&run->arena, "%s/" CHECKPOINT_CLUSTER, run->path);
+    const char *folder = arena_printf(&run->arena, "%s/" CHECKPOINT_CLUSTER, run->path);
     if (run->options.peers != NULL || run->trace != NULL || run->checkpoints->head != NULL ||
-        access(file, F_OK) != 0)
+        access(folder, F_OK) != 0)
         return true;
     struct diag *d = diag_error(run->diags, DIAG_FOREIGN_DIRECTORY, (struct span){0},
-                                "a cluster goes on with the checkpoints in `%s`", run->path);
+                                "a cluster goes on with the checkpoints in `%s`, %s", run->path,
+                                describe_cluster(run, folder));
     diag_hint(
         run->diags, d,
         "run the job with --cluster, also on one machine (--nodes=1); or begin anew in another directory");
@@ -182,6 +203,7 @@ bool checkpoints_init(struct run *run)
         .keep = {.last = config->keep.last, .hourly = config->keep.hourly, .daily = config->keep.daily},
     };
     run->path = options.path;
+    run->job_path = arena_strndup(&run->arena, config->directory.data, config->directory.length);
     run->dir = checkpoint_dir_open(&options, run->diags);
     if (run->dir == NULL)
         return false;
@@ -199,8 +221,9 @@ bool checkpoints_init(struct run *run)
     }
     if (run->is_resumed) {
         c->next_epoch = checkpoint_info(run->resumed)->id.epoch + 1;
-        run->was_finished =
-            !run->is_from && positions_state(checkpoint_info(run->resumed)->sources) == POSITIONS_FINAL;
+        struct str positions = checkpoint_info(run->resumed)->sources;
+        run->was_finished = !run->is_from && positions_state(positions) == POSITIONS_FINAL;
+        run->was_at_until = !run->is_from && positions_until(positions) >= run->options.until_us;
     }
     return true;
 }
@@ -239,15 +262,25 @@ bool checkpoints_open_state(struct run *run)
     if (!run->plan->has_state)
         return true;
     int64_t memory = run->plan->config.memory_bytes;
+    struct head_databases chosen;
+    head_choose_databases(run, &chosen);
     struct state_stores_options options = {.path = path,
-                                           .count = run->options.move_seed != 0 ? run->lanes_count : 1,
+                                           .count = placements_may_change(run) ? run->lanes_count : 1,
+                                           .are_shared = !placements_may_change(run),
                                            .memory_bytes = (size_t)(memory / 4),
                                            .from = run->is_resumed ? run->resumed : NULL,
-                                           .part = head_own_part(run),
+                                           .part = chosen.own,
+                                           .needed = chosen.is_known ? chosen.needed : NULL,
                                            .are_of_some = peers_count(run) > 1};
     run->operator_memory_bytes = memory / 2;
     if (!state_stores_open(&run->stores, &options, run->diags))
         return false;
+    head_drop_left(run);
+    if (c != NULL && c->head != NULL && run->stores.taken + run->stores.foreign_count > 0)
+        run_note(run, "databases of the head: %u go on here, and of %u others rows are taken",
+                 run->stores.taken, run->stores.foreign_count);
+    if (is_worker && run->stores.taken > 0)
+        checkpoint_share_databases(run->dir, run->resumed, run->stores.taken_first);
     for (uint32_t i = 0; i < run->stores.count && run->temporary.path != NULL; i++)
         state_store_set_temporary(run->stores.items[i]);
     return true;
@@ -267,6 +300,7 @@ bool checkpoints_restore(struct run *run)
     run->resumed_epoch = info->id.epoch;
     checkpoint_close(run->resumed);
     run->resumed = NULL;
+    head_forget(run);
     failpoint("restore.end");
     return true;
 }

@@ -18,7 +18,7 @@
 
 #include <stdio.h>
 
-enum { RETRY_US = 5000000, LOCK_LOOK_US = 1000000 };
+enum { RETRY_US = 5000000, LOCK_LOOK_US = 1000000, JOIN_LOOK_US = 100000 };
 
 /* Notes the errors of a checkpoint. Called with the barrier's mutex held; say() follows without it. */
 static void note(struct checkpoints *c)
@@ -66,6 +66,8 @@ static bool make_writer(struct checkpoints *c)
 {
     struct barrier *b = c->run->barrier;
     c->must_be_base |= placements_want_base(c->run);
+    head_note_placement(c);
+    lanes_measure(c->run);
     bool is_base = c->must_be_base || checkpoint_wants_base(c->run->dir);
     b->writer = checkpoint_begin(c->run->dir, c->next_epoch, is_base, &c->diags);
     if (b->writer == NULL)
@@ -167,6 +169,7 @@ static bool write_and_publish(struct checkpoints *c, struct str *segment, uint64
     struct checkpoint_info info = {
         .sources = {b->positions.data, b->positions.length},
         .notes = run->plan->name,
+        .created_us = c->many == NULL ? 0 : atomic_load(&c->many->begun_us),
     };
     return checkpoint_publish(b->writer, &info, &c->diags);
 }
@@ -251,7 +254,7 @@ static bool is_due(struct checkpoints *c, int64_t end)
 
 /* Waits for the next turn, a request for a checkpoint, or the end. A checkpoint begins `every` after the
  * last one began. If the last one took longer than half of `every`, the pause after it is as long as it took,
- * but at most `every`. */
+ * but at most `every`. Workers that go on from a head take the first one at once: sinks have waited for it since the round before. */
 static void wait_for_turn(struct checkpoints *c)
 {
     struct barrier *b = c->run->barrier;
@@ -260,6 +263,8 @@ static void wait_for_turn(struct checkpoints *c)
     int64_t turn = MIN(MAX(every - took, took), every);
     if (b->has_lately_failed) /* there may be room on the disk again soon */
         turn = MIN(turn, (int64_t)RETRY_US);
+    if (c->begun_us == 0 && c->many != NULL && c->head != NULL)
+        turn = 0;
     int64_t end = many_follows(c) ? TIME_MAX : time_add(now, turn);
     while (!b->must_end && !is_due(c, end)) {
         struct timespec until = wait_until(MIN(end - os_monotonic_us(), (int64_t)LOCK_LOOK_US));
@@ -307,8 +312,8 @@ bool checkpoints_start(struct run *run)
     struct checkpoints *c = run->checkpoints;
     if (!upload_start(c->upload))
         return false;
-    c->has_thread = !run->was_finished && pthread_create(&c->thread, NULL, coordinator_main, c) == 0;
-    return c->has_thread || run->was_finished;
+    c->has_thread = !run_was_over(run) && pthread_create(&c->thread, NULL, coordinator_main, c) == 0;
+    return c->has_thread || run_was_over(run);
 }
 
 void checkpoints_join(struct run *run)
@@ -316,11 +321,15 @@ void checkpoints_join(struct run *run)
     struct checkpoints *c = run->checkpoints;
     struct barrier *b = run->barrier;
     pthread_mutex_lock(&b->mutex);
-    while (b->state == BARRIER_WRITING && (c->many == NULL || !run_has_failed(run)))
-        pthread_cond_wait(&b->condition, &b->mutex);
+    while (b->state == BARRIER_WRITING && (c->many == NULL || !run_has_failed(run))) {
+        struct timespec until = wait_until(JOIN_LOOK_US); /* who makes the run fail tells lanes alone */
+        (void)wait_on(&b->condition, &b->mutex, &until);
+    }
     b->must_end = true;
     pthread_cond_broadcast(&b->condition);
     pthread_mutex_unlock(&b->mutex);
+    if (run_has_failed(run) && run->options.peers != NULL && run->options.peers->store != NULL)
+        checkpoint_store_cancel(run->options.peers->store); /* nothing that goes up now can be in a head */
     if (c->has_thread)
         pthread_join(c->thread, NULL);
     c->has_thread = false;
@@ -336,7 +345,7 @@ void checkpoints_join(struct run *run)
 bool checkpoints_have_last(struct run *run)
 {
     const struct checkpoints *c = run->checkpoints;
-    if (run->was_finished || c->last_is_published)
+    if (run_was_over(run) || c->last_is_published)
         return upload_is_committed(c->upload, run->diags);
     struct diag *d = diag_error(run->diags, DIAG_CHECKPOINT_FAILED, (struct span){0},
                                 "the last checkpoint could not be written");
@@ -368,6 +377,7 @@ void checkpoints_stats(struct run *run, struct run_stats *stats)
         return;
     upload_stats(c->upload, stats);
     pthread_mutex_lock(&b->mutex);
+    many_stats(c, stats);
     stats->checkpoints = c->count;
     stats->checkpoint_epoch = atomic_load(&b->published);
     if (c->count > 0) {

@@ -37,11 +37,29 @@ static bool refuse_path(struct run *run, const char *path, const char *what)
     return false;
 }
 
+/* Opens the parts that the manifest's file names. False after a diagnostic. */
+static bool open_head_at(struct run *run, const char *path)
+{
+    struct byte_buffer manifest = {0};
+    struct run_head *head = mem_calloc(1, sizeof(*head));
+    if (run_head_load(path, &manifest, head, run->diags))
+        run->resumed = run_head_open(head, (struct str){"", 0}, run->diags);
+    free(head);
+    buffer_free(&manifest);
+    return run->resumed != NULL;
+}
+
+/* Opens the directory, or the object store's copy; of a head in a store, its parts, as run->resumed. False after a diagnostic. */
 static bool open_directory(struct run *run)
 {
     struct checkpoints *c = run->checkpoints;
     bool is_store = objects_is_url(str_from(c->from.path));
     char *real = is_store ? from_store_copy(run) : realpath(c->from.path, NULL);
+    if (is_store && real != NULL && run_head_is_file(real)) {
+        bool is_good = open_head_at(run, real);
+        free(real);
+        return is_good;
+    }
     if (real == NULL)
         return !is_store &&
                refuse_path(run, c->from.path, errno == ENOENT ? "does not exist" : strerror(errno));
@@ -127,13 +145,7 @@ static bool open_head(struct run *run)
         return refuse_path(run, c->from.path, "does not exist");
     free(c->from.path);
     c->from.path = real;
-    struct byte_buffer manifest = {0};
-    struct run_head *head = mem_calloc(1, sizeof(*head));
-    if (run_head_load(real, &manifest, head, run->diags))
-        run->resumed = run_head_open(head, (struct str){"", 0}, run->diags);
-    free(head);
-    buffer_free(&manifest);
-    return run->resumed != NULL;
+    return open_head_at(run, real);
 }
 
 bool from_open(struct run *run)
@@ -150,7 +162,7 @@ bool from_open(struct run *run)
         bool is_head = run_head_is_file(c->from.path);
         if (!(is_head ? open_head(run) : open_directory(run)))
             return false;
-        if (is_head)
+        if (run->resumed != NULL)
             break;
         if (c->from.id.generation != 0)
             run->resumed = checkpoint_open(c->from_dir, c->from.id, run->diags);

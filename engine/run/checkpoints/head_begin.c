@@ -4,7 +4,10 @@
 #include "run/checkpoints/internal.h"
 
 #include "core/mem.h"
+#include "core/os.h"
 #include "run/base/placements.h"
+#include "run/head_store.h"
+#include "state/checkpoint_store_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +33,88 @@ static bool refuse_mode(struct run *run)
     return false;
 }
 
+/* Sets the key groups of all instances of this worker. */
+static void set_own_groups(const struct run *run, const struct placement *placement, struct group_set *groups)
+{
+    *groups = (struct group_set){0};
+    for (uint32_t g = 0; g < KEY_GROUPS; g++)
+        if (peers_has_instance(run, placement->instance[g]))
+            bit_set(groups->words, g);
+}
+
+/* Whether this worker is the home of a stage with one instance that keeps state by key group: of such state it needs all. */
+static bool has_single_stage(const struct run *run)
+{
+    bool has = false;
+    for (uint32_t i = 0; i < run->plan->nodes_count; i++) {
+        const struct plan_node *node = &run->plan->nodes[i];
+        has |= node->needs_memory && part_is_single(run, node) &&
+               peers_home(run, node->stage) == peers_self(run);
+    }
+    return has;
+}
+
+/* Sets the key groups of which this worker needs state. Where groups will be, the leader's part says, without the state of any. False
+ * after a diagnostic. */
+static bool find_needed(struct run *run, struct run_head_fetch fetch, struct group_set *groups)
+{
+    static const struct group_set none;
+    const struct run_head *head = run->checkpoints->head;
+    struct run_head *leaders = mem_calloc(1, sizeof(*leaders));
+    struct placement before, placement = {0};
+    *leaders = (struct run_head){.run = head->run, .epoch = head->epoch, .count = 1};
+    leaders->parts[0] = head->parts[head->leader];
+    fetch.to = arena_printf(&run->arena, "%s/leader", fetch.to);
+    fetch.groups = &none;
+    struct checkpoint *part = run_head_fetch(leaders, &fetch, run->diags)
+                                  ? run_head_open(leaders, (struct str){"", 0}, run->diags)
+                                  : NULL;
+    bool is_good = part != NULL && placements_first(run, part, &before, &placement);
+    set_own_groups(run, &placement, groups);
+    checkpoint_close(part);
+    free(leaders);
+    return is_good;
+}
+
+static const char *folder_of_parts(struct run *run)
+{
+    return arena_printf(&run->arena, "%s/.head", run->path);
+}
+
+/* Brings the parts of a head that lie in the store to this machine. False after a diagnostic. */
+static bool fetch_parts(struct run *run)
+{
+    struct run_head *head = run->checkpoints->head;
+    const struct run_peers *peers = run->options.peers;
+    struct group_set groups;
+    if (peers == NULL || peers->store == NULL)
+        return true;
+    if (peers->self < head->count)
+        checkpoint_store_know_part(peers->store, head->parts[peers->self].directory);
+    char *near = os_directory(run->path);
+    struct run_head_fetch fetch = {.store = peers->store,
+                                   .near = near,
+                                   .to = folder_of_parts(run),
+                                   .is_verified = peers->are_parts_verified,
+                                   .arena = &run->arena};
+    head_forget(run);
+    bool needs_all = peers_count(run) == 1 || has_single_stage(run);
+    bool is_good = needs_all || find_needed(run, fetch, &groups);
+    fetch.groups = needs_all ? NULL : &groups;
+    is_good = is_good && run_head_fetch(head, &fetch, run->diags);
+    if (is_good)
+        run_note(run, "%u of %u parts of the head come from the store: %llu bytes", (unsigned)fetch.got,
+                 head->count, (unsigned long long)fetch.bytes);
+    free(near);
+    return is_good;
+}
+
+void head_forget(struct run *run)
+{
+    if (run->options.peers != NULL && run->options.peers->store != NULL)
+        (void)os_remove_tree(folder_of_parts(run)); /* what stays is removed by the next start */
+}
+
 bool head_read(struct run *run)
 {
     const char *why;
@@ -40,6 +125,8 @@ bool head_read(struct run *run)
         return refuse_mode(run);
     run->checkpoints->head = head = mem_calloc(1, sizeof(*head));
     if (run_head_decode(run->options.head, head, &why)) {
+        if (!fetch_parts(run))
+            return false;
         run->resumed = run_head_open(head, str_from(run->plan->fingerprint), run->diags);
         run->is_resumed = run->resumed != NULL;
         return run->is_resumed;
@@ -109,18 +196,36 @@ static struct checkpoint_id own_part(struct run *run)
     return (struct checkpoint_id){0};
 }
 
-/* The key groups of all instances of this worker; NULL: it has all. */
-static const struct group_set *own_groups(struct run *run)
+void head_digest_placement(const struct run *run, const struct run_head *head,
+                           const struct placement *placement, uint64_t move_seed,
+                           uint8_t digest[CHECKPOINT_DIGEST_BYTES])
 {
-    uint32_t first = peers_first_instance(run);
+    uint32_t workers = head != NULL ? head->count : peers_count(run);
+    struct byte_buffer bytes = {0};
+    words_put(&bytes, workers);
+    words_put(&bytes, placement->instances);
+    words_put(&bytes, move_seed); /* by it, and by the version, operators move from database to database */
+    words_put(&bytes, move_seed == 0 ? 0 : placement->version);
+    buffer_append(&bytes, placement->instance, sizeof(placement->instance));
+    for (uint32_t i = 0; i < run->plan->stages_count; i++)
+        words_put(&bytes, run->plan->stages[i].tag != STAGE_SINGLE ? 0
+                          : head != NULL                           ? head_home_before(run, head, i)
+                                                                   : peers_home(run, i));
+    /* Another version of leat may divide the job otherwise. */
+    for (uint32_t i = 0; i < run->plan->nodes_count; i++) {
+        words_put_text(&bytes, str_from(run->plan->nodes[i].label));
+        words_put(&bytes, run->plan->nodes[i].stage);
+    }
+    checkpoint_digest_of((struct str){bytes.data, bytes.length}, digest);
+    buffer_free(&bytes);
+}
+
+void head_note_placement(struct checkpoints *c)
+{
+    const struct run *run = c->run;
     const struct placement *now = placements_now(run);
-    if (peers_count(run) == 1)
-        return NULL;
-    struct group_set *groups = arena_calloc(&run->arena, 1, sizeof(*groups));
-    for (uint32_t g = 0; g < KEY_GROUPS; g++)
-        if (now->instance[g] - first < run->lanes_count)
-            bit_set(groups->words, g);
-    return groups;
+    set_own_groups(run, now, &c->groups);
+    head_digest_placement(run, NULL, now, run->options.move_seed, c->placement);
 }
 
 bool head_start(struct run *run)
@@ -135,38 +240,15 @@ bool head_start(struct run *run)
         memcpy(id.bytes, peers->job_run, sizeof(id.bytes));
     if (peers != NULL && !run_head_directory_is_good(str_from(peers->directory)))
         return refuse_directory(run);
+    head_note_placement(run->checkpoints);
     uint32_t generation = peers != NULL ? peers->incarnation : newest + 1;
     if (generation <= newest) /* where newest + 1 is 0, too */
         return refuse_incarnation(run, generation, newest);
     struct checkpoint_part_start start = {.parent = own_part(run),
                                           .run = id,
                                           .generation = generation,
-                                          .groups = own_groups(run),
+                                          .groups = peers_count(run) > 1 ? &run->checkpoints->groups : NULL,
                                           .head = run->options.head,
                                           .awaits_head = peers != NULL};
     return checkpoint_start_part(run->dir, &start, run->diags);
-}
-
-void head_placement(const struct run *run, uint8_t placement[CHECKPOINT_DIGEST_BYTES])
-{
-    const struct placement *now = placements_now(run);
-    struct byte_buffer bytes = {0};
-    words_put(&bytes, peers_count(run));
-    words_put(&bytes, now->instances);
-    buffer_append(&bytes, now->instance, sizeof(now->instance));
-    checkpoint_digest_of((struct str){bytes.data, bytes.length}, placement);
-    buffer_free(&bytes);
-}
-
-uint32_t head_own_part(const struct run *run)
-{
-    const struct run_head *head = run->checkpoints == NULL ? NULL : run->checkpoints->head;
-    uint8_t placement[CHECKPOINT_DIGEST_BYTES];
-    if (head == NULL || run->options.peers == NULL)
-        return 0;
-    head_placement(run, placement);
-    if (memcmp(placement, head->placement, sizeof(placement)) != 0)
-        return 0;
-    /* Parts are joined from the leader's on. */
-    return 1 + (peers_self(run) + head->count - head->leader) % head->count;
 }

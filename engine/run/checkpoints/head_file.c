@@ -62,6 +62,15 @@ static bool read_name(const char *name, struct named *named)
     return (named->is_unfinished || *at == '\0') && strncmp(name, again, strlen(again)) == 0;
 }
 
+bool run_head_read_name(const char *name, struct checkpoint_id *id)
+{
+    struct named named;
+    if (!read_name(name, &named) || named.is_unfinished)
+        return false;
+    *id = (struct checkpoint_id){(uint32_t)named.incarnation, named.epoch};
+    return true;
+}
+
 /* --- Writing --- */
 
 static bool refuse_write(const char *path, int error, struct diag_list *diags)
@@ -180,7 +189,7 @@ bool run_head_load(const char *path, struct byte_buffer *manifest, struct run_he
            refuse_read(path, 0, "it is of another head than its name says", diags);
 }
 
-/* --- Removing --- */
+/* --- Listing and removing --- */
 
 static int newest_first(const void *a, const void *b)
 {
@@ -212,6 +221,23 @@ static struct named *list_older(const char *folder, const struct named *head, ui
     if (*count > 0)
         qsort(found, *count, sizeof(*found), newest_first);
     return found;
+}
+
+uint32_t run_head_list(const char *folder, struct arena *arena, const char ***paths)
+{
+    static const struct named beyond = {UINT64_MAX, UINT64_MAX, false};
+    int error;
+    uint32_t all, count = 0;
+    struct named *found = list_older(folder, &beyond, &all, &error);
+    *paths = arena_array(arena, const char *, MAX(all, 1));
+    for (uint32_t i = 0; i < all && strlen(folder) <= CHECKPOINT_PATH_BYTES / 2; i++) {
+        char path[CHECKPOINT_PATH_BYTES];
+        path_of(folder, &found[i], path);
+        if (!found[i].is_unfinished)
+            (*paths)[count++] = arena_strdup(arena, path);
+    }
+    free(found);
+    return count;
 }
 
 bool run_head_prune(const char *folder, uint32_t incarnation, uint64_t epoch, uint32_t keep,

@@ -6,6 +6,7 @@
 #include "run/checkpoint_list.h"
 #include "run/checkpoints/checkpoints.h"
 #include "run/head.h"
+#include "state/checkpoint_store_parts.h"
 
 enum { PARTS_ID_MAX = UINT16_MAX };
 
@@ -26,6 +27,9 @@ struct many {
     /* Of a worker that does not lead: the newest epoch that the leader has begun; withdrawn before it had a barrier; decided upon;
      * abandoned, so that no head can name it; and made the head; and the newest of which this worker has written its part. */
     uint64_t begun, withdrawn, decided, abandoned, head, written;
+    /* Wall clock of the leader when it began the epoch in work: the time of all parts, by which `keep` goes. Of the next one already where
+     * the leader has given up the one that is being written. */
+    _Atomic int64_t begun_us;
     /* Of the leader: the epoch in work; whether it awaits parts, or before, that all have begun; who has answered; and the worker
      * that has refused, RUN_WORKERS_MAX: none. */
     uint64_t epoch;
@@ -34,6 +38,10 @@ struct many {
     uint32_t
         in_doubt; /* manifests since the last head of which it is not known whether they are; the coordinator's alone */
     struct run_head_part parts[RUN_WORKERS_MAX]; /* their directories are malloc'd */
+    char own_name
+        [CHECKPOINT_PART_NAME_BYTES]; /* in the store, of this worker's last part; the coordinator's alone */
+    uint64_t behind;                  /* checkpoints that this worker has written since the newest head; */
+    int64_t behind_since_us;          /* monotonic: when the oldest of them was written */
 };
 
 struct checkpoints {
@@ -65,6 +73,9 @@ struct checkpoints {
     struct past past;
     struct many *many;     /* NULL: the run is alone */
     struct run_head *head; /* with which this life begins; NULL: none */
+    /* Up to the next barrier, of several workers: the key groups of this one; and what the head says of who has what. */
+    struct group_set groups;
+    uint8_t placement[CHECKPOINT_DIGEST_BYTES];
 };
 
 /* past.c; under the barrier's mutex. */
@@ -103,18 +114,39 @@ void many_say_ready(struct checkpoints *c, uint64_t epoch, bool is_good);
 /* This worker has written its part, or could not: whether the checkpoint has become the head. Waits for the other workers. False after
  * a diagnostic, or because this worker could not. */
 LEAT_CHECKED bool many_agree(struct checkpoints *c, bool is_written);
+/* How far the store is behind this worker, and what this worker has sent there. Nothing where there is none. With the mutex held. */
+void many_stats(const struct checkpoints *c, struct run_stats *stats);
 
 /* head_begin.c: beginning with a head (run_options.head). Control thread; each bool is false after a diagnostic.
- *   - head_read: reads the manifest, if the run has one, into c->head, and opens its parts as run->resumed.
+ *   - head_read: reads the manifest, if the run has one, into c->head, brings parts from the store, and opens them as run->resumed.
+ *   - head_forget: the run has taken what it needs of the head: removes parts that came from the store.
  *   - head_may_begin_anew: whether the run may begin without a head and a checkpoint: its directory is of no run that has a head.
- *   - head_placement: sets what struct run_head says of who has what, as it is in this run.
- *   - head_own_part: which part of run->resumed has all of this worker's rows in databases, from 1 on; 0: any may.
+ *   - head_note_placement: sets c->groups and c->placement. Between two barriers.
+ *   - head_digest_placement: what a head says of a placement (run_head.placement): of that one; NULL: of the next one.
  *   - head_start: starts the generation of a worker, or of a run that begins with a head. */
 LEAT_CHECKED bool head_read(struct run *run);
+void head_forget(struct run *run);
 LEAT_CHECKED bool head_may_begin_anew(struct run *run);
 LEAT_CHECKED bool head_start(struct run *run);
-void head_placement(const struct run *run, uint8_t placement[CHECKPOINT_DIGEST_BYTES]);
-uint32_t head_own_part(const struct run *run);
+void head_note_placement(struct checkpoints *c);
+void head_digest_placement(const struct run *run, const struct run_head *head,
+                           const struct placement *placement, uint64_t move_seed,
+                           uint8_t digest[CHECKPOINT_DIGEST_BYTES]);
+
+/* head_databases.c. Control thread. */
+struct head_databases {
+    bool is_known; /* else any database may have rows of this worker */
+    uint32_t
+        own; /* the part of run->resumed whose databases this worker takes over as they are, from 1 on; 0: none */
+    uint64_t needed[BIT_WORDS(PLACEMENT_INSTANCES_MAX)]; /* a bit for each database to import from */
+};
+/* The worker of the head that had the one instance of the stage. */
+uint32_t head_home_before(const struct run *run, const struct run_head *head, uint32_t stage);
+/* Chooses, when the placement is set. */
+void head_choose_databases(const struct run *run, struct head_databases *chosen);
+/* Once the stores are open: deletes, in databases that were taken over, the rows of operators with one instance that were at this
+ * worker, and are at another one now. */
+void head_drop_left(struct run *run);
 
 /* parts.c */
 /* Call when run->resumed is chosen: sets run->ids and run->has_saved. For a run that begins with another
@@ -147,7 +179,8 @@ LEAT_CHECKED bool from_match(struct run *run, const struct parts *saved);
 
 /* from_store.c */
 /* Copies run->checkpoints->from, the newest whole checkpoint where it names none, from the object store, unless the start that began this run
- * has done so, and sets from.id and from.newest. Returns the copy's path, malloc'd; NULL after a diagnostic. */
+ * has done so, and sets from.id and from.newest. Returns the copy's path, malloc'd: a directory, or of a checkpoint of several workers the
+ * file of a manifest; NULL after a diagnostic. */
 char *from_store_copy(struct run *run);
 /* Removes copies that earlier starts have left in the checkpoint directory, or this one; what cannot be removed is a warning.
  * Control thread; after the start, coordinator thread. */

@@ -3,7 +3,8 @@
  *   the leader    begins a checkpoint, and tells all others                          PEER_BEGIN
  *   each other    begins one of that epoch in its own directory                      PEER_READY
  *   the leader    asks for the barrier; it comes with a micro-batch (sequencer/peers_barrier.c)
- *   each worker   writes its part and publishes it in its own directory              PEER_PART
+ *   each worker   writes its part, publishes it in its own directory, and
+ *                 puts it into the store, where the job names one                    PEER_PART
  *   the leader    publishes the manifest of all parts as the head, and tells it      PEER_HEAD
  *
  * A part that is published in its directory counts for nothing before the head names it: only then sinks commit, and older checkpoints
@@ -125,8 +126,10 @@ bool many_open(struct checkpoints *c)
     pthread_mutex_lock(&b->mutex);
     await_answers_of(c, epoch, false);
     pthread_mutex_unlock(&b->mutex);
+    atomic_store(&c->many->begun_us, os_wall_us());
     peers_begin(&message, PEER_BEGIN);
     words_put(&message, epoch);
+    words_put(&message, (uint64_t)atomic_load(&c->many->begun_us));
     peers_send_all(c->run, &message);
     buffer_free(&message);
     pthread_mutex_lock(&b->mutex);
@@ -142,14 +145,22 @@ bool many_open(struct checkpoints *c)
     return false;
 }
 
-/* Sets what the head says of this worker's part. False after a diagnostic. */
+/* Sets what the head says of this worker's part, and puts it into the store, if there is one. False after a diagnostic. */
 static bool describe_own(struct checkpoints *c, struct run_head_part *part)
 {
     const struct run_peers *peers = c->run->options.peers;
     *part = (struct run_head_part){.worker = peers->self,
                                    .id = {checkpoint_generation(c->run->dir), c->run->barrier->epoch},
                                    .directory = str_from(peers->directory)};
-    return checkpoint_digest(c->run->dir, part->id, part->digest, &part->bytes, &c->diags);
+    if (!checkpoint_digest(c->run->dir, part->id, part->digest, &part->bytes, &c->diags))
+        return false;
+    if (peers->store == NULL)
+        return true;
+    part->directory = (struct str){c->many->own_name, 0};
+    bool is_there =
+        checkpoint_store_put_part(peers->store, c->run->dir, part->id, c->many->own_name, &c->diags);
+    part->directory.length = strlen(c->many->own_name);
+    return is_there;
 }
 
 /* Whether the manifest, which could not be made the head, is to be published again: too many are in doubt, and nothing else is asked
@@ -195,7 +206,7 @@ static enum outcome publish_head(struct checkpoints *c, const struct run_head_pa
                               .epoch = run->barrier->epoch,
                               .leader = peers->self,
                               .count = peers->count};
-    head_placement(run, head->placement);
+    memcpy(head->placement, c->placement, sizeof(head->placement));
     memcpy(head->parts, c->many->parts, sizeof(head->parts));
     head->parts[peers->self] = *own;
     run_head_encode(head, &manifest);
@@ -210,13 +221,31 @@ static enum outcome publish_head(struct checkpoints *c, const struct run_head_pa
     return outcome;
 }
 
+/* This worker has written its checkpoint, which counts when a head has it. */
+static void note_written(struct checkpoints *c)
+{
+    struct many *many = c->many;
+    pthread_mutex_lock(&c->run->barrier->mutex);
+    if (many->behind++ == 0)
+        many->behind_since_us = os_monotonic_us();
+    pthread_mutex_unlock(&c->run->barrier->mutex);
+}
+
 /* What became of this worker's part, which is in doubt where nothing is said. */
 static void note_outcome(const struct checkpoints *c, enum outcome outcome)
 {
+    struct checkpoint_store *store = c->run->options.peers->store;
     if (outcome == OUTCOME_HEAD)
         checkpoint_part_named(c->run->dir, c->run->barrier->epoch);
     else if (outcome == OUTCOME_ABANDONED)
         checkpoint_part_void(c->run->dir, c->run->barrier->epoch);
+    if (outcome == OUTCOME_HEAD && store != NULL)
+        checkpoint_store_part_named(store);
+    if (outcome != OUTCOME_HEAD)
+        return;
+    pthread_mutex_lock(&c->run->barrier->mutex);
+    c->many->behind = 0;
+    pthread_mutex_unlock(&c->run->barrier->mutex);
 }
 
 static bool lead(struct checkpoints *c, bool is_written)
@@ -288,7 +317,25 @@ static bool follow(struct checkpoints *c, bool is_written)
 
 bool many_agree(struct checkpoints *c, bool is_written)
 {
-    return c->many == NULL ? is_written : many_follows(c) ? follow(c, is_written) : lead(c, is_written);
+    if (c->many == NULL)
+        return is_written;
+    if (is_written)
+        note_written(c);
+    return many_follows(c) ? follow(c, is_written) : lead(c, is_written);
+}
+
+void many_stats(const struct checkpoints *c, struct run_stats *stats)
+{
+    struct checkpoint_store *store = c->many == NULL ? NULL : c->run->options.peers->store;
+    struct objects_stats figures;
+    if (store == NULL)
+        return;
+    checkpoint_store_stats(store, &figures);
+    stats->has_store = stats->sinks_await_store = true;
+    stats->store_behind = c->many->behind;
+    stats->store_behind_us = c->many->behind == 0 ? 0 : os_monotonic_us() - c->many->behind_since_us;
+    stats->store_bytes = figures.bytes_up;
+    stats->store_retries = figures.retries;
 }
 
 /* --- Messages, with the mutex held --- */
@@ -297,11 +344,12 @@ bool many_agree(struct checkpoints *c, bool is_written)
 static bool take_begin(struct checkpoints *c, struct words *message)
 {
     struct many *many = c->many;
-    uint64_t epoch = words_take(message);
+    uint64_t epoch = words_take(message), begun_us = words_take(message);
     if (message->is_short || epoch <= many->begun || epoch < c->next_epoch || epoch > RUN_EPOCH_MAX ||
-        many->decided != many->begun)
+        many->decided != many->begun || begun_us == 0 || begun_us > INT64_MAX)
         return false;
     many->begun = epoch;
+    atomic_store(&many->begun_us, (int64_t)begun_us);
     return true;
 }
 

@@ -72,6 +72,17 @@ static bool save_once(const struct run *run, struct checkpoint_dir *dir, uint64_
 bool run_save(const struct run *run, uint64_t epoch, const char *name, struct run_savepoint *saved,
               struct diag_list *diags)
 {
+    if (run->options.peers != NULL) {
+        struct diag *d =
+            diag_error(diags, DIAG_OPTIONS_CLASH, (struct span){0},
+                       "a worker of a cluster has a part of each checkpoint alone, and takes no savepoint");
+        diag_hint(
+            diags, d,
+            "a new run begins with a checkpoint of all workers by the file of its head: --from %s/cluster/heads/head-...",
+            run->job_path);
+        *saved = (struct run_savepoint){0};
+        return false;
+    }
     enum { TRIES = 8 }; /* a run that keeps few checkpoints may drop one before the copy has opened it */
     struct checkpoint_dir_options options = {.path = run->path, .read_only = true};
     struct checkpoint_dir *dir = checkpoint_dir_open(&options, diags);

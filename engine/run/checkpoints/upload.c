@@ -156,7 +156,7 @@ static void *upload_main(void *argument)
 bool upload_open(struct run *run)
 {
     const struct job_checkpoint *config = &run->plan->config.checkpoint;
-    if (config->store.length == 0 || run->barrier == NULL)
+    if (config->store.length == 0 || run->barrier == NULL || run->options.peers != NULL)
         return true;
     struct objects_options options = {.url = config->store};
     struct checkpoint_dir_options own = {

@@ -183,15 +183,10 @@ static struct batch *unspill(const struct fan_in *fan_in, struct exchange *x,
 
 /* --- Pushing --- */
 
-/* Approximate bytes of a batch's selected rows: 64 a row and 16 a value, without the bytes of texts. */
-static size_t rows_bytes(const struct batch *batch)
-{
-    return batch->selected * (64 + 16 * (size_t)batch->schema->count);
-}
-
-/* Adds the batch to the packet, in memory or spilled. Takes over the caller's reference to the batch. */
+/* Adds the batch to the packet, in memory, where it counts as so many bytes, or spilled. Takes over the caller's reference to the
+ * batch. */
 static void add_entry(struct exchange *x, struct stage_instance *from, uint32_t producer, uint32_t consumer,
-                      struct batch *batch)
+                      struct batch *batch, size_t bytes)
 {
     struct run *run = from->run;
     struct packet *packet = exchange_packet(x, from->slot->micro_batch, producer, consumer);
@@ -200,7 +195,6 @@ static void add_entry(struct exchange *x, struct stage_instance *from, uint32_t 
     if (packet->count == 0 || row_order_compare(&packet->last, &first) > 0)
         packet->runs++;
     packet->last = batch_order(batch, batch_row(batch, batch->selected - 1));
-    size_t bytes = rows_bytes(batch);
     if (!spill_take_room(run, bytes)) {
         bool is_spilled = spill(run, &x->spills[from->local], batch, entry);
         entry->spill_file = from->local;
@@ -215,12 +209,13 @@ static void add_entry(struct exchange *x, struct stage_instance *from, uint32_t 
     packet->count++;
 }
 
-/* Gives the batch to a consumer, by its number over all workers. Takes over the caller's reference to the batch. */
+/* Gives the batch to a consumer, by its number over all workers. bytes: of memory, which it holds while it waits here. Takes over the
+ * caller's reference to the batch. */
 static void give_to(struct exchange *x, struct stage_instance *from, uint32_t producer, uint32_t consumer,
-                    struct batch *batch)
+                    struct batch *batch, size_t bytes)
 {
     if (likely(consumer - x->taken_first < x->taken)) {
-        add_entry(x, from, producer, consumer - x->taken_first, batch);
+        add_entry(x, from, producer, consumer - x->taken_first, batch, bytes);
         return;
     }
     remote_push(x, from, producer, consumer, batch);
@@ -233,12 +228,21 @@ static void push_by_key(struct exchange *x, struct stage_instance *from, uint32_
     struct key keys[BATCH_ROWS];
     uint32_t lanes[BATCH_ROWS];
     uint32_t counts[PLACEMENT_INSTANCES_MAX] = {0};
-    leat_assert(x->consumers == from->slot->placement->instances);
+    const struct placement *placement = from->slot->placement;
+    struct exchange_load *load = x->load == NULL ? NULL : &x->load[from->local];
+    leat_assert(x->consumers == placement->instances);
     key_encode(batch, x->plan->key_columns, x->plan->key_count, keys, NULL);
     for (uint32_t i = 0; i < batch->selected; i++) {
-        lanes[i] = placement_instance(from->slot->placement, key_hash(keys[i]));
+        uint32_t group = key_group(key_hash(keys[i]));
+        lanes[i] = placement->instance[group];
         counts[lanes[i]]++;
+        if (load != NULL)
+            atomic_store_explicit(&load->rows[group],
+                                  atomic_load_explicit(&load->rows[group], memory_order_relaxed) + 1,
+                                  memory_order_relaxed);
     }
+    if (load != NULL)
+        load_vote(x, load, batch, keys);
     struct batch *views[PLACEMENT_INSTANCES_MAX];
     uint16_t *sels[PLACEMENT_INSTANCES_MAX];
     for (uint32_t lane = 0; lane < x->consumers; lane++) {
@@ -251,9 +255,13 @@ static void push_by_key(struct exchange *x, struct stage_instance *from, uint32_
     }
     for (uint32_t i = 0; i < batch->selected; i++)
         *sels[lanes[i]]++ = (uint16_t)batch_row(batch, i);
+    size_t taken = 0; /* rows that stay here: each holds its part of the batch, however few they are */
+    for (uint32_t lane = x->taken_first; lane < x->taken_first + x->taken; lane++)
+        taken += counts[lane];
+    size_t held = batch_held_bytes(batch);
     for (uint32_t lane = 0; lane < x->consumers; lane++)
         if (counts[lane] > 0)
-            give_to(x, from, producer, lane, views[lane]);
+            give_to(x, from, producer, lane, views[lane], held * counts[lane] / MAX(taken, 1));
 }
 
 void exchange_push(struct exchange *x, struct stage_instance *from, struct batch *batch)
@@ -269,7 +277,7 @@ void exchange_push(struct exchange *x, struct stage_instance *from, struct batch
     uint32_t consumer = is_spread ? x->taken_first + (uint32_t)(from->slot->micro_batch % x->taken)
                                   : from->instance % x->consumers;
     batch_hold(batch);
-    give_to(x, from, producer, consumer, batch);
+    give_to(x, from, producer, consumer, batch, batch_held_bytes(batch));
 }
 
 /* --- Taking: merges the rows of packets by row_order --- */

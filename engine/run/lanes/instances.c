@@ -272,6 +272,7 @@ bool lanes_init(struct run *run)
             lanes->stages[lanes->stage_first[stage] + i] = new_instance(run, stage, i);
     collect_sinks(run);
     exchange_init(run);
+    load_init(run);
     for (uint32_t i = 0; i < lanes->stages_total; i++)
         wire(run, lanes->stages[i]);
     assign_to_lanes(run);
@@ -311,6 +312,7 @@ void lanes_free(struct run *run)
     }
     moves_free(run);
     looks_free(run);
+    load_free(run);
     exchange_free(run);
     for (uint32_t i = 0; i < run->lanes_count; i++) {
         decoding_free(run, &lanes->lanes[i].decoding);

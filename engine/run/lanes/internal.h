@@ -3,6 +3,7 @@
 #define LEAT_RUN_LANES_INTERNAL_H
 
 #include "core/buffer.h"
+#include "core/operator_state.h"
 #include "core/team.h"
 #include "run/base/spill.h"
 #include "run/lanes/lanes.h"
@@ -87,6 +88,7 @@ struct stage_instance {
     uint32_t placement_version; /* of `groups` */
     struct stage_move *move;    /* move.c; NULL: no --move, or no stage with an instance for each lane */
     struct group_set groups;    /* the key groups that are this instance's */
+    struct state_weight weight; /* load.c: as of the last barrier; guarded by lanes.reports_mutex */
     atomic_uint_fast64_t next;  /* micro-batch to run next; its lane writes it; not used by stage 0 */
     struct node_instance *nodes;
     struct slot *slot;                 /* the micro-batch in work */
@@ -138,6 +140,19 @@ struct packet_sent {
     struct row_order last;
 };
 
+/* What an instance has sent into an exchange by key. Its lane writes; the coordinator reads. */
+enum { LOAD_KEY_BYTES = 80, LOAD_VOTES_MAX = 1000 };
+struct exchange_load {
+    _Atomic uint64_t rows[KEY_GROUPS];
+    uint32_t voter;        /* the row of the next batch that votes */
+    pthread_mutex_t mutex; /* guards `keys` */
+    struct load_key {
+        uint64_t hash;
+        uint32_t votes;
+        char text[LOAD_KEY_BYTES];
+    } keys[KEY_GROUPS];
+};
+
 struct exchange {
     const struct plan_exchange *plan;
     const struct schema *schema;
@@ -149,6 +164,8 @@ struct exchange {
      * instances of stage 0 count as one producer of packets, because only one of them runs a micro-batch; but each has its own file.) */
     struct spill_file *spills;
     uint32_t own_spills, spills_count;
+    struct exchange_load *
+        load; /* [this worker's instance of the producing stage]; NULL: groups do not move by load, or it is none by key */
     struct packet_sent
         *sent; /* [this worker's instance of the producing stage][consumer]; NULL: there is one worker */
 };
@@ -173,6 +190,7 @@ struct lane {
     struct decoding decoding;
     _Atomic uint64_t times[RUN_LANE_TIMES]; /* time.c; the lane's thread writes it */
     uint64_t since_ns;                      /* until when the lane's time is counted */
+    uint64_t flush_ns; /* when messages to other workers may leave next, while the lane works */
     /* peek.c. peeks, the newest first, and takes_peeks: guarded by lanes.peeks_mutex. has_peeks: `peeks` is not empty. */
     struct run_peek_key *peeks;
     bool takes_peeks;
@@ -202,8 +220,12 @@ struct lanes {
     struct dead_kept *dead_kept;
     pthread_mutex_t peeks_mutex;
     uint32_t peeks_waiting; /* peeks that are not done; guarded by peeks_mutex */
-    /* move.c; by stage: how often its instances have given a round of bases, and changes at barriers. */
-    _Atomic uint64_t bases[PLAN_STAGES_MAX], gives[PLAN_STAGES_MAX];
+    /* move.c, move_pieces.c. Have this worker's keyed stages moves; by stage, and by what is given (enum given): how often instances of
+     * this worker have given all; up to which number all of another worker have, [worker][stage][what]; by worker: bytes of bases that
+     * this one has given to it, and that are not taken. */
+    bool have_moves;
+    _Atomic uint64_t given[PLAN_STAGES_MAX][2], *given_by, moving[RUN_WORKERS_MAX];
+    struct worker_load *load_before; /* load.c: what was measured; the coordinator thread's */
     _Atomic uint64_t moved_groups, moved_operators, moved_bytes, moved_changes;
     _Atomic int64_t
         move_stop_us; /* the longest time that a lane gave or took: a piece of a base, or changes */
@@ -258,8 +280,6 @@ void stage_snapshot(struct stage_instance *stage);
 /* Whether the sink resumes, because the checkpoint has its state. A sink that the job did not have at the
  * checkpoint begins anew. */
 bool snapshot_has_sink(struct run *run, const struct plan_node *sink);
-/* Copies the diagnostics, with their texts, into a list of another arena. Under run->diags_mutex, or before lanes run. */
-void lanes_copy_diags(struct diag_list *to, const struct diag_list *from);
 
 /* sinks.c */
 /* Fails the run; adds sink.error as a diagnostic, unless it was added before or the run is fenced. Any
@@ -305,6 +325,13 @@ bool stage_is_placed(const struct stage_instance *stage, const struct placement 
 void stage_take(struct stage_instance *stage, const struct placement *placement);
 /* A lane stood still from then on for a move. */
 void note_move_stop(struct run *run, int64_t begin_us);
+/* load.c. load_init, load_free: control thread, after exchange_init, and before exchange_free. load_vote: a row of the batch, of which
+ * these are the keys, votes for its key; stage_weigh: notes the state of a keyed stage's instance, at a barrier; the lane's thread. */
+void load_init(struct run *run);
+void load_free(struct run *run);
+void load_vote(const struct exchange *x, struct exchange_load *load, const struct batch *batch,
+               const struct key *keys);
+void stage_weigh(struct stage_instance *stage);
 /* move_stage.c; the lane's thread. Call before the snapshot at the barrier behind which the placement `next` begins. */
 void stage_move(struct stage_instance *stage, const struct placement *next);
 

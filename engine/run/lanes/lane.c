@@ -3,11 +3,13 @@
 
 #include "core/os.h"
 #include "core/wait.h"
+#include "run/base/peers.h"
 
 enum {
     SPINS = 500,          /* looks in a row: some tens of microseconds */
     SPINS_OF_TEAM = 5000, /* looks, of which those behind SPINS yield the core: a millisecond or more */
     SLEEP_US = 20000,
+    FLUSH_NS = 200000,
 };
 
 /* Runs a piece of the work that a learner of another lane has given to its team; false: there is none. */
@@ -68,6 +70,19 @@ static void sleep_until_progress(struct run *run, uint64_t seen, int64_t sleep_u
     sequencer_look_again(run);
 }
 
+/* Lets messages to other workers leave that lanes have posted: while the lane works, once in FLUSH_NS, or twice behind a long piece of
+ * work, so that a message seldom waits for one; what is left goes before the lane rests. Fewer of them are fewer frames and wake-ups. */
+static void flush_sometimes(struct lane *lane)
+{
+    if (likely(lane->run->options.peers == NULL))
+        return;
+    uint64_t now = os_monotonic_ns();
+    if (now < lane->flush_ns)
+        return;
+    lane->flush_ns = MAX(lane->flush_ns, now - 2 * FLUSH_NS) + FLUSH_NS;
+    peers_flush(lane->run);
+}
+
 /* Runs one micro-batch on the most downstream stage that is ready. */
 static bool run_one_stage(struct lane *lane)
 {
@@ -86,6 +101,7 @@ static bool run_sources(struct lane *lane)
 {
     struct run *run = lane->run;
     sequencer_form(run);
+    flush_sometimes(lane);
     struct slot *slot = sequencer_claim(run);
     if (slot == NULL)
         return false;
@@ -148,6 +164,7 @@ static bool do_work(struct lane *lane)
     if (!has_worked && !has_helped && !has_decoded)
         return false;
     time_spent(lane, has_decoded ? RUN_LANE_DECODES : RUN_LANE_PROCESSES);
+    flush_sometimes(lane);
     return true;
 }
 
@@ -173,7 +190,7 @@ static void *lane_main(void *argument)
             peek_serve(lane);
             time_spent(lane, RUN_LANE_PROCESSES);
         }
-        bool has_moved = run->options.move_seed != 0 && moves_work(lane);
+        bool has_moved = run->lanes->have_moves && moves_work(lane);
         if (do_work(lane) || has_moved)
             continue;
         if (is_finished(lane)) {
@@ -183,12 +200,14 @@ static void *lane_main(void *argument)
             if (run->lanes->teams_count == 0 || atomic_load(&run->lanes->at_work) == 0)
                 break; /* otherwise this lane may still help a learner */
         }
+        peers_flush(run);
         look_at_sinks(lane);
         int64_t sleep_us = publish_rest(lane);
         time_spent(lane, RUN_LANE_PROCESSES);
         sleep_until_progress(run, seen, sleep_us);
         time_spent(lane, reason(lane));
     }
+    peers_flush(run);
     peek_end(lane);
     atomic_fetch_sub(&run->lanes->running, 1);
     run_wake(run);

@@ -3,10 +3,12 @@
 #ifndef LEAT_RUN_LANES_LANES_H
 #define LEAT_RUN_LANES_LANES_H
 
-#include "run/base/base.h"
-#include "run/base/words.h"
+#include "run/base/peers.h"
 #include "run/peek.h"
 
+/* Measures the load of key groups since the last call, where they move by load: it comes to the leader. Coordinator thread, between two
+ * barriers. */
+void lanes_measure(struct run *run);
 /* Makes and wires the instances of all stages, and opens their nodes. false after diagnostics. */
 bool lanes_init(struct run *run);
 void lanes_free(struct run *run);
@@ -20,6 +22,9 @@ bool lanes_begin_sinks(struct run *run);
 
 /* Takes PEER_ROWS of another worker. False: it is none that the plan can have. Any thread. */
 LEAT_CHECKED bool lanes_receive(struct run *run, uint32_t worker, struct words *message);
+/* Takes PEER_PIECE, PEER_GIVEN or PEER_ROOM of another worker. False: it is none that this worker can have now. Any thread. */
+LEAT_CHECKED bool moves_receive(struct run *run, uint32_t worker, enum peer_message tag,
+                                struct words *message);
 
 /* Starts the threads. false, without a diagnostic: the system refuses one; lanes_join joins those started. */
 bool lanes_start(struct run *run);

@@ -1,39 +1,23 @@
 /* Moves of key groups between the instances of keyed stages.
  *
  * A change of the placement takes two barriers (run/base/placements.h). After the first one, each instance gives a base of the groups
- * that will leave it: bytes for each instance that gets some, and for each of its nodes. When all instances of the stage have, each one
- * takes what has come for it. Both go piece by piece, between micro-batches. When the second barrier is due, the same is done twice
- * more with what has changed meanwhile: the second of these rounds has only what changed during the first. At the second barrier,
- * after its snapshot, an instance gives what has changed since the last round, and forgets these groups. An instance runs its first
- * micro-batch by the new placement when all of the stage have given, and begins by taking these changes. No instance sees another
- * one's state in any other way. */
-#include "run/lanes/internal.h"
+ * that will leave it, and takes what comes to it: records, a piece at a time, between micro-batches (move_pieces.c). When the second
+ * barrier is due, the same is done twice more with what has changed meanwhile: the second of these rounds has only what changed during
+ * the first. At the second barrier, after its snapshot, an instance gives what has changed since the last round, and forgets these
+ * groups. An instance runs its first micro-batch by the new placement when all of the stage have given, and begins by taking these
+ * changes. No instance sees another one's state in any other way. */
+#include "run/lanes/move.h"
 
 #include "core/mem.h"
-#include "core/moved.h"
-#include "core/operator_state.h"
 #include "core/os.h"
-#include "run/base/placements.h"
+#include "run/base/peers.h"
 
 #include <stdlib.h>
 
 enum {
-    PIECE_BYTES = 256 << 10, /* of a base that are given or taken between two micro-batches, about */
     CALL_BYTES =
-        16 << 10 /* a call to give counts as that many at least: it may look at much and give little */
-};
-
-struct stage_move {
-    /* By [instance that gets it][node]: the base, and the changes at even and at odd versions. */
-    struct byte_buffer *base, *given[2];
-    const struct placement *next; /* announced, and the groups have not moved yet; NULL: none */
-    uint32_t round;               /* of the bases for `next` */
-    /* Of the round: what to give next, of the groups `leaving` to instance `to`; what to take next, of instance `from`. */
-    bool has_given, has_taken;
-    uint32_t to, to_node, from, from_node;
-    struct group_set leaving, coming;
-    struct operator_base at;
-    struct str rest;
+        16 << 10,      /* a call to give counts as that many at least: it may look at much and give little */
+    INBOXES_SHARE = 8, /* of the waiting budget, of all instances together */
 };
 
 static bool is_keyed(const struct stage_instance *stage)
@@ -60,45 +44,43 @@ static bool can_move(struct run *run, const struct stage_instance *stage)
     return is_good;
 }
 
-static uint32_t buffers_count(const struct stage_instance *stage)
+static void init_stage(struct stage_instance *stage)
 {
-    return stage->run->stage_instances[stage->index] * stage->stage->nodes_count;
+    struct run *run = stage->run;
+    stage->move = arena_new(&run->arena, struct stage_move);
+    for (enum given what = 0; what < GIVEN_TAGS; what++)
+        inbox_init(&stage->move->inboxes[what], INBOXES_SHARE * GIVEN_TAGS * run->placement_instances);
 }
 
 bool moves_init(struct run *run)
 {
     bool is_good = true;
-    for (uint32_t i = 0; i < run->lanes->stages_total && run->options.move_seed != 0; i++) {
+    for (uint32_t i = 0; i < run->lanes->stages_total && placements_may_change(run); i++) {
         struct stage_instance *stage = run->lanes->stages[i];
         if (!is_keyed(stage))
             continue;
-        is_good &= stage->instance > 0 || can_move(run, stage);
-        stage->move = arena_new(&run->arena, struct stage_move);
-        stage->move->base = mem_calloc(buffers_count(stage), sizeof(*stage->move->base));
-        for (uint32_t k = 0; k < ARRAY_COUNT(stage->move->given); k++)
-            stage->move->given[k] = mem_calloc(buffers_count(stage), sizeof(*stage->move->given[k]));
+        is_good &= stage->local > 0 || can_move(run, stage);
+        init_stage(stage);
+        run->lanes->have_moves = true;
     }
+    if (run->lanes->have_moves)
+        run->lanes->given_by = mem_calloc((size_t)peers_count(run) * run->plan->stages_count * GIVEN_TAGS,
+                                          sizeof(*run->lanes->given_by));
     return is_good;
-}
-
-static void free_buffers(struct byte_buffer *buffers, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++)
-        buffer_free(&buffers[i]);
 }
 
 void moves_free(struct run *run)
 {
     for (uint32_t i = 0; i < run->lanes->stages_total; i++) {
-        struct stage_instance *stage = run->lanes->stages[i];
-        if (stage->move == NULL)
+        struct stage_move *move = run->lanes->stages[i]->move;
+        if (move == NULL)
             continue;
-        struct byte_buffer *all[] = {stage->move->base, stage->move->given[0], stage->move->given[1]};
-        for (uint32_t k = 0; k < ARRAY_COUNT(all); k++) {
-            free_buffers(all[k], buffers_count(stage));
-            free(all[k]);
-        }
+        for (enum given what = 0; what < GIVEN_TAGS; what++)
+            inbox_free(run, &move->inboxes[what]);
+        buffer_free(&move->out);
+        buffer_free(&move->message);
     }
+    free(run->lanes->given_by);
 }
 
 /* An operator's state store failed, or a library's function; run_wait says why. */
@@ -118,95 +100,78 @@ static struct group_set groups_for(const struct stage_instance *stage, const str
     return leaving;
 }
 
-/* Whether all instances of the stage have counted the event that often in this life. */
-static bool have_all(const _Atomic uint64_t *calls, const struct stage_instance *stage, uint64_t times)
-{
-    return atomic_load(calls) >= times * stage->run->stage_instances[stage->index];
-}
-
 /* --- Bases --- */
 
-/* Bytes of the round before were taken by all. */
-static void begin_round(struct stage_instance *stage, const struct placement *next, uint32_t round)
+static void begin_round(struct stage_instance *stage, const struct placement *next, uint64_t number)
 {
     struct stage_move *move = stage->move;
-    free_buffers(move->base, buffers_count(stage));
-    *move = (struct stage_move){
-        .base = move->base, .given = {move->given[0], move->given[1]}, .next = next, .round = round};
+    move->next = next;
+    move->number = number;
+    move->has_given = move->has_taken = false;
+    move->to = move->to_node = 0;
+    move->at = (struct operator_base){0};
     move->leaving = groups_for(stage, next, 0);
-    placement_groups(next, stage->instance, &move->coming);
 }
 
 void stage_announce(struct stage_instance *stage, const struct placement *next)
 {
     struct stage_move *move = stage->move;
+    struct run *run = stage->run;
     if (move == NULL)
         return;
     failpoint("move.announce");
-    begin_round(stage, next, 1);
+    const struct placement *now = &run->placements[(next->version - 1) % 2];
+    placement_groups(next, stage->instance, &move->coming);
+    for (uint32_t group = 0; group < KEY_GROUPS; group++) {
+        bool comes = next->instance[group] == stage->instance && now->instance[group] != stage->instance;
+        move->giver[group] = (uint8_t)(comes ? now->instance[group] / run->lanes_count : (uint32_t)NO_GIVER);
+    }
+    begin_round(stage, next, (uint64_t)(next->version - 1) * PLACEMENT_ROUNDS + 1);
 }
 
-/* Gives a piece of the round; true: there is no more. */
+/* Gives a piece of the round; false: its takers have enough for now. */
 static bool give_piece(struct stage_instance *stage)
 {
     struct stage_move *move = stage->move;
-    uint32_t nodes = stage->stage->nodes_count;
-    for (size_t bytes = 0; bytes < PIECE_BYTES && move->to < move->next->instances;) {
+    struct run *run = stage->run;
+    size_t bytes = 0;
+    while (bytes < PIECE_BYTES && move->to < move->next->instances) {
         struct node_instance *node = &stage->nodes[move->to_node];
         bool is_moved = node->node->operator_kind != NULL && group_set_count(&move->leaving) > 0;
-        struct byte_buffer *out = &move->base[move->to * nodes + move->to_node];
-        size_t before = out->length;
-        if (is_moved && !operator_give_base(node->node->operator_kind, &node->context, &move->leaving,
-                                            move->round, &move->at, out))
+        if (is_moved && !pieces_room(run, move->to))
+            return bytes > 0;
+        if (is_moved &&
+            !operator_give_base(node->node->operator_kind, &node->context, &move->leaving,
+                                (uint32_t)((move->number - 1) % PLACEMENT_ROUNDS) + 1, &move->at, &move->out))
             fail(stage);
-        bytes += MAX(out->length - before, CALL_BYTES);
-        atomic_fetch_add(&stage->run->lanes->moved_bytes, out->length - before);
-        if (is_moved && !move->at.is_done && !run_has_failed(stage->run))
+        bytes += MAX(move->out.length, CALL_BYTES);
+        atomic_fetch_add(&run->lanes->moved_bytes, move->out.length);
+        if (is_moved && !move->at.is_done && !run_has_failed(run)) {
+            if (bytes >= PIECE_BYTES)
+                pieces_give(stage, GIVEN_BASE, move->number, move->to, move->to_node, &move->out);
             continue;
+        }
+        pieces_give(stage, GIVEN_BASE, move->number, move->to, move->to_node, &move->out);
         move->at = (struct operator_base){0};
-        move->to_node = (move->to_node + 1) % nodes;
+        move->to_node = (move->to_node + 1) % stage->stage->nodes_count;
         if (move->to_node > 0)
             continue;
         move->to++;
         move->leaving = groups_for(stage, move->next, move->to);
     }
-    return move->to == move->next->instances;
+    move->has_given = move->to == move->next->instances;
+    return true;
 }
 
-/* Begins to take the next buffer that has anything; false: there is none. */
-static bool next_base(struct stage_instance *stage)
-{
-    struct stage_move *move = stage->move;
-    uint32_t nodes = stage->stage->nodes_count;
-    for (; move->rest.length == 0 && move->from < move->next->instances; move->from_node++) {
-        if (move->from_node == nodes) {
-            move->from_node = UINT32_MAX; /* 0 after the loop's step */
-            move->from++;
-            continue;
-        }
-        const struct stage_instance *giver = lanes_instance(stage->run, stage->index, move->from);
-        const struct byte_buffer *base = &giver->move->base[stage->instance * nodes + move->from_node];
-        move->rest = (struct str){base->data, base->length};
-    }
-    return move->rest.length > 0;
-}
-
-/* Takes a piece of the round; true: there is no more. */
+/* Takes a piece of the round; false: there is nothing to take now. */
 static bool take_piece(struct stage_instance *stage)
 {
-    struct stage_move *move = stage->move;
-    for (size_t bytes = 0; bytes < PIECE_BYTES && next_base(stage);) {
-        uint32_t group;
-        struct str record = {NULL, 0};
-        struct node_instance *node = &stage->nodes[move->from_node - 1];
-        if (!moved_next(&move->rest, &group, &record) ||
-            !operator_take_base(node->node->operator_kind, &node->context, &move->coming, record)) {
-            fail(stage);
-            return true;
-        }
-        bytes += record.length;
-    }
-    return move->rest.length == 0 && !next_base(stage);
+    size_t taken = 0;
+    for (size_t bytes; taken < PIECE_BYTES && pieces_take(stage, GIVEN_BASE, stage->move->number, &bytes);)
+        taken += bytes;
+    if (taken > 0)
+        failpoint("move.take_base");
+    return taken > 0;
 }
 
 static bool has_moved_piece(struct stage_instance *stage)
@@ -216,26 +181,25 @@ static bool has_moved_piece(struct stage_instance *stage)
     if (move == NULL || move->next == NULL)
         return false;
     if (move->has_taken) {
-        if (placements_round(run) == move->round)
+        if (placements_rounds(run) == move->number)
             return false;
-        begin_round(stage, move->next, move->round + 1);
+        begin_round(stage, move->next, move->number + 1);
     }
+    if (take_piece(stage))
+        return true;
     if (!move->has_given) {
         failpoint("move.base");
-        move->has_given = give_piece(stage);
-        if (move->has_given) {
-            atomic_fetch_add(&run->lanes->bases[stage->index], 1);
-            run_wake(run);
-        }
-        return true;
+        bool has_worked = give_piece(stage);
+        if (move->has_given)
+            pieces_given(stage, GIVEN_BASE);
+        return has_worked;
     }
-    uint64_t rounds = (uint64_t)(move->next->version - 1) * PLACEMENT_ROUNDS + move->round;
-    if (!have_all(&run->lanes->bases[stage->index], stage, rounds))
+    if (!pieces_have_given(stage, GIVEN_BASE, move->number))
         return false;
-    failpoint("move.take_base");
-    move->has_taken = take_piece(stage);
-    if (move->has_taken)
+    if (!take_piece(stage)) { /* nothing came before that was known */
+        move->has_taken = true;
         placements_taken(run);
+    }
     return true;
 }
 
@@ -254,12 +218,6 @@ bool moves_work(struct lane *lane)
 
 /* --- Changes --- */
 
-/* What the instance `from` gives at the change to that version to the instance `to`: a buffer for each node. */
-static struct byte_buffer *changes(const struct stage_instance *from, uint32_t version, uint32_t to)
-{
-    return &from->move->given[version % 2][to * from->stage->nodes_count];
-}
-
 void note_move_stop(struct run *run, int64_t begin_us)
 {
     int64_t took = os_monotonic_us() - begin_us, longest = atomic_load(&run->lanes->move_stop_us);
@@ -270,40 +228,41 @@ void note_move_stop(struct run *run, int64_t begin_us)
 void stage_leave(struct stage_instance *stage, const struct placement *next)
 {
     struct run *run = stage->run;
+    struct stage_move *move = stage->move;
     int64_t begin = os_monotonic_us();
-    if (stage->move == NULL)
+    if (move == NULL)
         return;
     failpoint("move.give");
-    stage->move->next = NULL;
-    free_buffers(stage->move->base, buffers_count(stage));
+    move->next = NULL;
     for (uint32_t to = 0; to < next->instances; to++) {
         struct group_set leaving = groups_for(stage, next, to);
-        struct byte_buffer *out = changes(stage, next->version, to);
         uint32_t count = group_set_count(&leaving);
-        for (uint32_t k = 0; k < stage->stage->nodes_count; k++) {
+        for (uint32_t k = 0; k < stage->stage->nodes_count && count > 0; k++) {
             struct node_instance *node = &stage->nodes[k];
-            buffer_clear(&out[k]);
-            if (count > 0 && node->node->operator_kind != NULL &&
-                !operator_give(node->node->operator_kind, &node->context, &leaving, &out[k]))
+            if (node->node->operator_kind == NULL)
+                continue;
+            if (!operator_give(node->node->operator_kind, &node->context, &leaving, &move->out))
                 fail(stage);
-            atomic_fetch_add(&run->lanes->moved_bytes, out[k].length);
-            atomic_fetch_add(&run->lanes->moved_changes, out[k].length);
+            atomic_fetch_add(&run->lanes->moved_bytes, move->out.length);
+            atomic_fetch_add(&run->lanes->moved_changes, move->out.length);
+            pieces_give(stage, GIVEN_CHANGES, next->version, to, k, &move->out);
         }
         atomic_fetch_add(&run->lanes->moved_groups, count);
         for (uint32_t group = group_set_next(&leaving, 0); group < KEY_GROUPS;
              group = group_set_next(&leaving, group + 1))
             bit_clear(stage->groups.words, group);
     }
+    buffer_free(&move->out);
+    buffer_free(&move->message);
     failpoint("move.given");
-    atomic_fetch_add(&run->lanes->gives[stage->index], 1);
+    pieces_given(stage, GIVEN_CHANGES);
     note_move_stop(run, begin);
-    run_wake(run);
 }
 
 bool stage_is_placed(const struct stage_instance *stage, const struct placement *placement)
 {
     return placement->version == stage->placement_version || stage->move == NULL ||
-           have_all(&stage->run->lanes->gives[stage->index], stage, placement->version);
+           pieces_have_given(stage, GIVEN_CHANGES, placement->version);
 }
 
 void stage_take(struct stage_instance *stage, const struct placement *placement)
@@ -315,20 +274,11 @@ void stage_take(struct stage_instance *stage, const struct placement *placement)
         return;
     failpoint("move.take");
     placement_groups(placement, stage->instance, &stage->groups);
-    for (uint32_t k = 0; k < stage->stage->nodes_count; k++) {
-        struct node_instance *node = &stage->nodes[k];
-        if (node->node->operator_kind == NULL)
-            continue;
-        operator_regroup(node->node->operator_kind, &node->context);
-        for (uint32_t from = 0; from < placement->instances; from++) {
-            const struct stage_instance *giver = lanes_instance(run, stage->index, from);
-            const struct byte_buffer *bytes = &changes(giver, placement->version, stage->instance)[k];
-            if (from != stage->instance && bytes->length > 0 &&
-                !operator_take(node->node->operator_kind, &node->context,
-                               (struct str){bytes->data, bytes->length}))
-                fail(stage);
-        }
-    }
+    for (uint32_t k = 0; k < stage->stage->nodes_count; k++)
+        if (stage->nodes[k].node->operator_kind != NULL)
+            operator_regroup(stage->nodes[k].node->operator_kind, &stage->nodes[k].context);
+    for (size_t bytes; pieces_take(stage, GIVEN_CHANGES, placement->version, &bytes);)
+        ;
     failpoint("move.taken");
     note_move_stop(run, begin);
 }

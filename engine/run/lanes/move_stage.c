@@ -7,6 +7,7 @@
  * took. An operator that is followed (run/publish) stays where it is: who follows it has notes of this very one. */
 #include "run/lanes/internal.h"
 
+#include "core/diag_copy.h"
 #include "core/operator_state.h"
 #include "core/os.h"
 #include "run/base/placements.h"
@@ -44,7 +45,7 @@ static bool take_node(struct node_instance *node, struct str records, struct sta
 static void say_failed(struct stage_instance *stage, const struct diag_list *diags)
 {
     pthread_mutex_lock(&stage->run->diags_mutex);
-    lanes_copy_diags(stage->run->diags, diags);
+    diag_add_all(stage->run->diags, diags);
     pthread_mutex_unlock(&stage->run->diags_mutex);
     run_fail(stage->run);
 }

@@ -29,15 +29,28 @@ static struct stage_instance *owner_of(struct run *run, const struct run_peek_ke
     return lanes_instance(run, key->peek->node->stage, key->instance);
 }
 
-/* Finds the instances that own the keys. A key group that is about to move may be with another one: that one says so
- * (read_key). */
-static void find_owners(struct run *run, struct run_peek *peek)
+/* Finds the instances that own the keys, as numbers among this worker's. A key group that is about to move may be with another one: that one
+ * says so (read_key). False: another worker has a key; `why` says which. */
+static bool find_owners(struct run *run, struct run_peek *peek)
 {
     bool is_single = run->plan->stages[peek->node->stage].tag == STAGE_SINGLE;
-    for (uint32_t i = 0; i < peek->count; i++) {
+    uint32_t home = is_single ? peers_home(run, peek->node->stage) : peers_self(run);
+    for (uint32_t i = 0; i < peek->count && home == peers_self(run); i++) {
         struct run_peek_key *key = &peek->keys[i];
-        key->instance = key->row == NULL || is_single ? 0 : sequencer_instance(run, key->hash);
+        uint32_t instance = key->row == NULL || is_single ? 0 : sequencer_instance(run, key->hash);
+        if (key->row != NULL && !is_single)
+            home = instance / run->lanes_count;
+        key->instance = instance % run->lanes_count;
     }
+    if (home == peers_self(run))
+        return true;
+    const char *const *addresses = run->options.peers->addresses;
+    peek->end = RUN_PEEK_REFUSED;
+    peek->why = arena_printf(
+        &peek->arena,
+        "worker %u%s%s has the state of that key: ask its control API, with one key at a time; or `leat state get` on a checkpoint",
+        home, addresses == NULL ? "" : " at ", addresses == NULL ? "" : addresses[home]);
+    return false;
 }
 
 /* Whether all lanes that own keys of the peek read them now; else why not. The caller holds peeks_mutex. */
@@ -57,7 +70,8 @@ static enum run_peek_end look_at_owners(struct run *run, const struct run_peek *
 
 enum run_peek_end lanes_peek(struct run *run, struct run_peek *peek)
 {
-    find_owners(run, peek);
+    if (!find_owners(run, peek))
+        return RUN_PEEK_REFUSED;
     pthread_mutex_lock(&run->lanes->peeks_mutex);
     enum run_peek_end end = peek->end = look_at_owners(run, peek);
     peek->left = peek->count;

@@ -34,7 +34,7 @@ void remote_push(struct exchange *x, struct stage_instance *from, uint32_t produ
     words_put(&message, consumer);
     words_put(&message, sent->runs - 1);
     batch_write(batch, &message);
-    peers_send(run, worker_of(run, x, consumer), &message);
+    peers_post(run, worker_of(run, x, consumer), &message);
     buffer_free(&message);
 }
 

@@ -1,9 +1,11 @@
 /* The state and counters of nodes in a checkpoint: written at the barrier, restored at a resume. */
 #include "run/lanes/internal.h"
 
+#include "core/diag_copy.h"
 #include "core/operator_state.h"
 #include "core/os.h"
 #include "run/base/barrier.h"
+#include "run/base/placements.h"
 #include "state/checkpoint.h"
 
 #include <stdio.h>
@@ -225,11 +227,25 @@ static void restore_watermarks(struct run *run, struct stage_instance *stage)
         stage->nodes[i].context.watermark = stage_input_watermark(&stage->nodes[i]);
 }
 
+/* Whether the state is not needed any more; says so. */
+static bool is_in_vain(const struct run *run, struct diag_list *diags)
+{
+    const struct run_peers *peers = run->options.peers;
+    if (peers == NULL || peers->is_over == NULL || !peers->is_over(peers->engine))
+        return false;
+    if (!diag_has_code(diags, DIAG_TAKEN_OVER))
+        diag_error(diags, DIAG_TAKEN_OVER, (struct span){0},
+                   "the workers begin again while this one still reads its state: it reads no more of it");
+    return true;
+}
+
 static bool restore_node(struct run *run, struct stage_instance *stage, struct node_instance *node,
                          struct checkpoint *from, struct diag_list *diags)
 {
     const struct plan_node *plan_node = node->node;
     bool is_saved = run->has_saved[plan_node->place];
+    if (is_in_vain(run, diags))
+        return false;
     /* The first instance gets the sum of the counters that the earlier life's instances had. */
     if (stage->instance == 0 && is_saved && !restore_counters(run, node, from))
         return false;
@@ -267,22 +283,6 @@ static void *restore_instances(void *argument)
     return NULL;
 }
 
-void lanes_copy_diags(struct diag_list *to, const struct diag_list *from)
-{
-    for (unsigned i = 0; i < from->count; i++) {
-        const struct diag *item = &from->items[i];
-        struct diag *d = item->severity == DIAG_ERROR
-                             ? diag_error(to, item->code, item->span, "%s", item->message)
-                             : diag_warning(to, item->code, item->span, "%s", item->message);
-        if (item->hint != NULL)
-            diag_hint(to, d, "%s", item->hint);
-        if (item->cause != NULL)
-            diag_cause(to, d, "%s", item->cause);
-        if (item->path != NULL)
-            diag_at(to, d, item->path, item->offset, item->line);
-    }
-}
-
 static bool restore_all(struct run *run, struct checkpoint *from)
 {
     bool is_good = true;
@@ -300,18 +300,28 @@ static bool restore_all(struct run *run, struct checkpoint *from)
     for (uint32_t i = 0; i < run->lanes_count; i++) {
         if (all[i].has_thread)
             pthread_join(all[i].thread, NULL);
-        lanes_copy_diags(run->diags, &all[i].diags);
+        diag_add_all(run->diags, &all[i].diags);
         arena_free(&all[i].arena);
         is_good &= all[i].is_good;
     }
     return is_good;
 }
 
+/* In a store that was taken over as it was: deletes what it has of key groups that have gone to other workers. */
+static bool drop_left(struct run *run, struct node_instance *node)
+{
+    struct group_set left;
+    return run->stores.taken == 0 || node->node->operator_kind == NULL ||
+           node->stage->stage->tag == STAGE_SINGLE || !placements_left(run, &left) ||
+           operator_forget_groups(node->node->operator_kind, &node->context, &left);
+}
+
 static bool import(struct run *run, struct node_instance *node)
 {
-    bool is_good = true;
+    bool is_good = drop_left(run, node);
     for (uint32_t i = 0; i < run->stores.foreign_count && node->node->operator_kind != NULL; i++)
-        is_good &= operator_import(node->node->operator_kind, &node->context, run->stores.foreign[i]);
+        is_good = is_good && !is_in_vain(run, run->diags) &&
+                  operator_import(node->node->operator_kind, &node->context, run->stores.foreign[i]);
     return is_good;
 }
 

@@ -304,8 +304,10 @@ void stage_run(struct stage_instance *stage, struct slot *slot)
     stage_reports(stage);
     if (unlikely(slot->next != NULL) && !run_has_failed(stage->run))
         stage_move(stage, slot->next);
-    if (slot->barrier != 0 && !run_has_failed(stage->run))
+    if (slot->barrier != 0 && !run_has_failed(stage->run)) {
         stage_snapshot(stage);
+        stage_weigh(stage);
+    }
     if (unlikely(slot->announced != NULL))
         stage_announce(stage, slot->announced);
     if (unlikely(slot->next != NULL) && !run_has_failed(stage->run))

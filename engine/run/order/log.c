@@ -162,7 +162,7 @@ bool order_init(struct run *run)
     struct order *order = mem_calloc(1, sizeof(*order));
     run->order = order;
     order->file_fd = order->files.fd = -1;
-    order->file_path = run->options.record_order;
+    order->file_path = peers_is_leader(run) ? run->options.record_order : NULL;
     order->is_written =
         (run->barrier != NULL || order->file_path != NULL) && run->trace == NULL && peers_is_leader(run);
     return replay_log_choose(run);
@@ -172,7 +172,7 @@ bool order_begin(struct run *run, uint64_t first)
 {
     struct order *order = run->order;
     order->first = order->sealed.next = first;
-    return order->file_path == NULL || run->was_finished || order_file_open(run);
+    return order->file_path == NULL || run_was_over(run) || order_file_open(run);
 }
 
 void order_free(struct run *run)

@@ -43,6 +43,7 @@ void offer_own(struct run *run, struct partition *p)
         partition_drop_head(p);
     }
     bool goes_on = !p->is_ended || p->is_reading;
+    p->offer.dry_us = p->is_ended ? 0 : p->dry_us;
     if (p->head < p->tail) {
         const struct piece *piece = PIECE_AT(p, p->head);
         const int64_t *times = piece->batch->order_time;
@@ -52,7 +53,7 @@ void offer_own(struct run *run, struct partition *p)
         p->offer.end_time = times[p->offer.end - 1];
     } else if (!goes_on) {
         p->offer.tag = OFFER_OVER;
-    } else if (live_goes_without(run, p, p->is_quiet, p->is_ended ? 0 : p->dry_us)) {
+    } else if (live_goes_without(run, p, p->is_quiet, p->offer.dry_us)) {
         p->offer.tag = OFFER_NONE;
         p->offer.quiet_us = p->is_quiet && !p->is_reading ? p->dry_us : 0;
     }
@@ -147,13 +148,40 @@ static enum heads next_heads(struct run *run)
     }
 }
 
+/* Whether a partition without rows is given up by a stop: a source that ends does not answer. */
+static bool is_silent(struct run *run)
+{
+    const struct sequencer *s = run->sequencer;
+    for (uint32_t i = 0; i < s->partitions_count; i++) {
+        make_offer(run, &s->partitions[i]);
+        if (s->partitions[i].offer.tag == OFFER_WAIT && live_is_silent(s->partitions[i].offer.dry_us))
+            return true;
+    }
+    return false;
+}
+
+/* What the last micro-batch before a stop that was asked for holds: with sources that end the rows that are next, however long it takes
+ * to read and decode them, so that no stop, and no change of workers, shows in the numbers of micro-batches. None where rows may not be
+ * taken, or a source does not answer. */
+static enum heads heads_at_stop(struct run *run)
+{
+    const struct sequencer *s = run->sequencer;
+    bool has_rows = s->is_replaying
+                        ? replay_log_is_redo(run)
+                        : !s->is_live && (hold_own(run, false) | (peers_holds(run) & HOLD_ALL)) == 0;
+    enum heads heads = has_rows ? next_heads(run) : HEADS_LULL;
+    if (s->is_replaying)
+        return heads;
+    return heads == HEADS_OVER || (heads == HEADS_WAIT && is_silent(run)) ? HEADS_LULL : heads;
+}
+
 static enum heads choose_heads(struct run *run, bool is_stop, bool is_held)
 {
-    bool is_replaying = run->sequencer->is_replaying;
     if (run->sequencer->has_input_ended)
         return HEADS_OVER;
-    bool is_empty = is_stop ? !is_replaying || !replay_log_is_redo(run) : is_held && !is_replaying;
-    return is_empty ? HEADS_LULL : next_heads(run);
+    if (is_stop)
+        return heads_at_stop(run);
+    return is_held && !run->sequencer->is_replaying ? HEADS_LULL : next_heads(run);
 }
 
 bool form_slot_is_free(const struct run *run, uint64_t micro_batch)
@@ -201,11 +229,21 @@ static bool has_read_all(const struct sequencer *s)
     return true;
 }
 
+/* Workers that go on from a head begin with a checkpoint (checkpoints/coordinator.c), for which sinks wait since the round before: its
+ * barrier comes with the first micro-batch, not behind the many that could be formed while all of them begin it. */
+static bool awaits_first_checkpoint(struct run *run, uint64_t micro_batch)
+{
+    return run->options.peers != NULL && run->options.head.length > 0 && run->barrier != NULL &&
+           micro_batch == run->sequencer->first && barrier_is_to_come(run);
+}
+
 /* Whether nothing that comes behind the sources keeps a micro-batch from being formed. *is_held: it may have no rows. */
 static bool may_form(struct run *run, uint64_t micro_batch, bool is_stop, bool *is_held)
 {
     if (!form_has_slot(run, micro_batch))
         return hold_because(run, RUN_LANE_BEHIND_NODES);
+    if (!is_stop && awaits_first_checkpoint(run, micro_batch))
+        return hold_because(run, RUN_LANE_BEHIND_CHECKPOINT);
     unsigned holds = hold_own(run, is_stop) | (peers_holds(run) & (is_stop ? HOLD_AT_STOP : HOLD_ALL));
     if (holds & HOLD_AT_STOP)
         return hold_because(run, hold_cause(holds));
@@ -276,7 +314,9 @@ bool form_choose(struct run *run, uint64_t micro_batch, struct number *number)
     /* A replay after a fallback must form the micro-batches of the log unchanged: at a stop, too, the last
      * micro-batch is the next one of the log. */
     bool is_redo = s->is_replaying && replay_log_is_redo(run);
-    is_stop |= heads == HEADS_STOP || (heads == HEADS_ROWS && !is_redo && is_beyond_until(run));
+    bool has_rows = heads == HEADS_ROWS && (is_redo || !is_beyond_until(run));
+    s->is_at_until = heads == HEADS_ROWS && !has_rows && !s->is_live && !s->is_replaying;
+    is_stop |= heads == HEADS_STOP || (heads == HEADS_ROWS && !has_rows);
     bool has_ended = heads == HEADS_OVER;
     number->has_work = has_ended && ended_has_work(run);
     number->is_final = has_ended && !number->has_work;
@@ -285,7 +325,7 @@ bool form_choose(struct run *run, uint64_t micro_batch, struct number *number)
         return false;
     if (s->is_replaying && (!is_stop || is_redo))
         replay_choose(run, number);
-    else if (!is_stop && !has_ended && !choose_now(run, heads, is_held, number))
+    else if ((!is_stop || has_rows) && !has_ended && !choose_now(run, heads, is_held, number))
         return false;
     s->order_highest = MAX(s->order_highest, number->bound);
     number->highest = s->order_highest;
@@ -362,7 +402,7 @@ void form_cut(struct run *run, const struct number *number, struct cut *cut)
 
 /* --- Finishing --- */
 
-/* Sets the slot's watermarks. A stop of the run is no cut: watermarks do not advance. */
+/* Sets the slot's watermarks. A micro-batch that ends at no cut, such as that of a stop without rows, does not advance them. */
 static void set_watermarks(struct run *run, const struct number *number, const struct cut *cut)
 {
     const struct sequencer *s = run->sequencer;
@@ -409,6 +449,8 @@ void form_finish(struct run *run, const struct number *number, const struct cut 
     set_watermarks(run, number, cut);
     if (number->rows == NUMBER_LOGGED)
         live_set_load(run, number->load);
+    if (number->rows == NUMBER_LOGGED)
+        s->logged_next = number->logged + 1;
     if (number->follows_load)
         live_follow_load(run, cut->rows);
     slot->load = s->load;

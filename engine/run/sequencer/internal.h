@@ -48,6 +48,8 @@ struct offer {
     int64_t end_time;
     bool is_cut, is_before_until;
     int64_t
+        dry_us; /* without OFFER_ROWS: monotonic time since when reads find no records; 0: they find some */
+    int64_t
         quiet_us; /* with OFFER_NONE: monotonic time since when all its records were read; 0: there are more to come */
     uint32_t end;
 };
@@ -180,6 +182,12 @@ struct replay {
     struct order_slice *slices; /* slice.partition: index in the run */
     uint32_t slices_count;
     bool *is_ended, *is_idle; /* per partition of the run */
+    bool *has_ended; /* likewise: before the segment, or the micro-batch with which the replay began in it */
+    /* Likewise: what the micro-batches chosen so far hold of it. Several workers cut rows behind the choice. */
+    struct replay_taken {
+        uint64_t records;
+        int64_t time; /* order time of the last one */
+    } * taken;
     int64_t tick;             /* new time of the arrival clock; TIME_MIN: no tick */
     uint32_t load;            /* as slot.load */
     uint32_t *sources_places; /* per source: how many of its partitions the segment has named so far */
@@ -222,7 +230,9 @@ struct sequencer {
     atomic_bool *wants_more; /* of several workers, the leader's has the answers of all */
     bool is_replaying;       /* the order log says what the next micro-batch holds */
     struct replay replay;
+    uint64_t logged_next; /* in the log that is replayed: behind the last micro-batch that was formed by it */
     int64_t until_us;     /* --until, an order time; TIME_MAX: none */
+    bool is_at_until;     /* the last micro-batch is empty: sources that end have no more rows below it */
     uint32_t cut_records; /* records of a partition between two cuts: BATCH_ROWS, except in tests */
     atomic_bool stop_requested;
     /* Live sources. */
@@ -291,8 +301,10 @@ struct next_event next_event_known(const struct run *run, const struct partition
 bool peers_note_idle(struct run *run, const struct partition *p);
 /* The leader: whether a partition's position has risen without records, as far as its owner has said. */
 bool lead_has_risen(const struct run *run);
-/* The leader: the partition is over with the micro-batch that is being chosen. */
+/* The leader: the partition is over with the micro-batch that is being chosen. peers_note_was_over: it was before this life, by the
+ * log that is replayed; if no micro-batch has told owners so, that one does. */
 void peers_note_over(struct run *run, const struct partition *p);
+void peers_note_was_over(struct run *run, const struct partition *p);
 
 /* peers_hold.c: what holds at the other workers, as far as they have said; 0 in a run that is alone. */
 unsigned peers_holds(const struct run *run);
@@ -399,6 +411,8 @@ bool live_discover(struct run *run);
 /* Whether micro-batches are formed without rows of this partition, which has none ready. is_quiet: all its records were read;
  * dry_us: monotonic time since when there are none; 0: there are some. */
 bool live_goes_without(struct run *run, const struct partition *p, bool is_quiet, int64_t dry_us);
+/* Whether a stop does not wait for rows of a partition of a source that ends. dry_us: as of its offer. */
+bool live_is_silent(int64_t dry_us);
 /* Whether a partition has become idle, by its offer. */
 bool live_becomes_idle(struct run *run, const struct partition *p);
 

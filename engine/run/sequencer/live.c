@@ -52,6 +52,15 @@ bool live_goes_without(struct run *run, const struct partition *p, bool is_quiet
     return is_quiet || os_monotonic_us() - dry_us > node->common->order_wait_us;
 }
 
+/* A source that ends is given up by a stop once it has said for so long that its records have not come yet: a broker does not answer, or
+ * nobody writes to a file. The time that a read takes does not count, so that a slow machine does not show. */
+enum { SILENT_US = 3000 * 1000 };
+
+bool live_is_silent(int64_t dry_us)
+{
+    return dry_us != 0 && os_monotonic_us() - dry_us > SILENT_US;
+}
+
 bool live_becomes_idle(struct run *run, const struct partition *p)
 {
     const struct plan_node *node = run_source_node(run, p->source);

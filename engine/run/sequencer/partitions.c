@@ -228,7 +228,7 @@ void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out)
     words_put(out, POSITIONS_VERSION);
     words_put(out, atomic_load(&s->formed) + 1);
     words_put(out, log->identity);
-    words_put(out, log->next);
+    words_put(out, s->logged_next);
     words_put(out, log->is_live);
     words_put(out, (uint64_t)s->source_watermarks[plan->sources_count]);
     words_put(out, plan->sources_count);
@@ -247,6 +247,8 @@ void sequencer_save(struct run *run, bool is_finished, struct byte_buffer *out)
     }
     if (state == POSITIONS_ENDED)
         ended_save(run, out);
+    else if (state == POSITIONS_GO_ON && s->is_at_until)
+        words_put(out, (uint64_t)s->until_us);
 }
 
 static bool refuse(struct run *run, const char *why)
@@ -428,6 +430,8 @@ bool sequencer_restore(struct run *run, struct str positions)
     }
     if (is_good && positions_state(positions) == POSITIONS_ENDED)
         saved.is_short |= !ended_restore(run, &saved);
+    else if (is_good && positions_until(positions) != TIME_MIN)
+        (void)words_take(&saved);
     if (saved.is_short || (is_good && saved.left.length > 0))
         return refuse(run, "the checkpoint's positions are damaged");
     is_good = is_good && add_new_sources(run) && all_are_saved(run);

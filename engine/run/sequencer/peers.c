@@ -28,7 +28,7 @@ void sequencer_peers_init(struct run *run)
         return;
     struct sequencer_peers *peers = s->peers = mem_calloc(1, sizeof(*peers));
     uint32_t sources = MAX(run->plan->sources_count, 1), partitions = MAX(s->partitions_room, 1);
-    inbox_init(&peers->inbox);
+    inbox_init(&peers->inbox, INBOX_SHARE);
     peers->told_last = &peers->told;
     peers->partitions = mem_calloc(partitions, sizeof(*peers->partitions));
     for (uint32_t i = 0; i < partitions; i++)
@@ -62,7 +62,7 @@ void sequencer_peers_free(struct run *run)
     struct sequencer_peers *peers = run->sequencer->peers;
     if (peers == NULL)
         return;
-    inbox_free(run);
+    inbox_free(run, &peers->inbox);
     while (peers->told != NULL) {
         struct message *message = peers->told;
         peers->told = message->next;
@@ -108,7 +108,7 @@ bool sequencer_receive(struct run *run, uint32_t worker, struct str message)
     if (tag < PEER_OFFERS || tag >= PEER_TAGS || (is_of_leader && !is_leader) ||
         (!is_of_leader && !peers_is_leader(run)))
         return false;
-    inbox_put(run, worker, message);
+    inbox_put(run, &run->sequencer->peers->inbox, worker, message);
     run_wake(run);
     return true;
 }
@@ -118,9 +118,9 @@ void peers_send_to(struct run *run, uint32_t worker)
 {
     struct sequencer_peers *peers = run->sequencer->peers;
     if (worker != peers_self(run))
-        peers_send(run, worker, &peers->out);
+        peers_post(run, worker, &peers->out);
     else
-        inbox_put(run, worker, (struct str){peers->out.data, peers->out.length});
+        inbox_put(run, &peers->inbox, worker, (struct str){peers->out.data, peers->out.length});
 }
 
 /* Takes the watermarks of a micro-batch, which never fall. */
@@ -227,7 +227,8 @@ static bool follow(struct run *run)
 
 static void take_all(struct run *run, bool *has_worked)
 {
-    for (struct message *message = inbox_take(run); message != NULL; message = inbox_take(run)) {
+    struct inbox *inbox = &run->sequencer->peers->inbox;
+    for (struct message *message; (message = inbox_take(run, inbox)) != NULL;) {
         bool is_kept = false;
         if (!take(run, message, &is_kept))
             refuse(run, message);

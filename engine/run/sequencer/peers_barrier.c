@@ -3,6 +3,7 @@
 #include "run/sequencer/peers_internal.h"
 
 #include "run/base/barrier.h"
+#include "run/base/placements.h"
 #include "run/base/positions.h"
 
 void put_barrier(const struct number *number, struct byte_buffer *out)
@@ -61,6 +62,13 @@ void peers_put_position(const struct run *run, const struct partition *p, struct
     buffer_append(out, position->data, position->length);
 }
 
+void put_formed_barrier(const struct run *run, const struct slot *slot, struct byte_buffer *out)
+{
+    words_put(out, slot->barrier);
+    if (slot->barrier != 0)
+        placements_put(run, slot->announced, slot->next, out);
+}
+
 bool take_formed_barrier(struct run *run, struct slot *slot, struct words *message)
 {
     slot->barrier = words_take(message);
@@ -68,5 +76,7 @@ bool take_formed_barrier(struct run *run, struct slot *slot, struct words *messa
     if (message->is_short || slot->barrier == 0)
         return !message->is_short;
     run->sequencer->last_barrier = slot->micro_batch + 1;
-    return run->barrier != NULL && barrier_follow(run, slot->barrier, slot->is_end);
+    return run->barrier != NULL && placements_follow(run, message, &slot->announced, &slot->next) &&
+           (!slot->is_end || (slot->announced == NULL && slot->next == NULL)) &&
+           barrier_follow(run, slot->barrier, slot->is_end);
 }

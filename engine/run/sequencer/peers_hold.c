@@ -26,7 +26,7 @@ void peers_say_holds(struct run *run)
         peers->own_holds = holds;
         peers_begin(&peers->out, PEER_HOLD);
         words_put(&peers->out, holds);
-        peers_send_all(run, &peers->out);
+        peers_post_all(run, &peers->out);
     }
     if (peers_is_leader(run))
         return;

@@ -2,8 +2,8 @@
 #ifndef LEAT_RUN_SEQUENCER_PEERS_INTERNAL_H
 #define LEAT_RUN_SEQUENCER_PEERS_INTERNAL_H
 
+#include "run/base/inbox.h"
 #include "run/base/peers.h"
-#include "run/base/spill.h"
 #include "run/sequencer/internal.h"
 
 /* An end of a partition's rows, at which a micro-batch may end. */
@@ -31,7 +31,9 @@ struct peer_partition {
     int64_t newest; /* order time of the newest end that was offered; TIME_MIN: none was */
     int64_t dry_us; /* with OFFERS_DRY: monotonic time since when */
     bool is_over;   /* a micro-batch says so to all */
-    bool is_idle;   /* likewise, and it has offered no rows since */
+    bool
+        was_over; /* by the log that is replayed it was before this life: owners are told so, and no entry is written */
+    bool is_idle; /* likewise, and it has offered no rows since */
     struct {
         int64_t time;
         bool is_whole;
@@ -71,25 +73,13 @@ struct chosen {
     uint32_t slices_count, slices_room;
 };
 
-struct message {
-    struct message *next;
-    uint32_t from;
-    size_t length;
-    char bytes[];
-};
-
-/* Messages that wait for a lane which forms micro-batches: the first ones in memory, those behind them in a file (peers_inbox.c). */
-struct inbox {
-    pthread_mutex_t mutex; /* guards the members but the last two */
-    struct message *first, **last;
-    struct spill_file file;
-    uint64_t spilled, at; /* messages in the file; where the next of them lies there */
-    _Atomic size_t bytes; /* of messages in memory, until message_free */
-    _Atomic bool has_messages;
-};
+/* What messages say is bounded in number (offers of the rows that are read ahead; numbers, cuts and formed micro-batches, of which SLOTS
+ * are under way), but not in bytes, and changes of an offer's state are not bounded at all. So they get one part in so many of the
+ * waiting budget at most. */
+enum { INBOX_SHARE = 8 };
 
 struct sequencer_peers {
-    struct inbox inbox;
+    struct inbox inbox; /* messages that wait for a lane which forms micro-batches */
     struct peer_partition *partitions;
     struct byte_buffer out;
     _Atomic unsigned holds
@@ -122,14 +112,6 @@ static inline struct chosen *chosen_at(struct sequencer_peers *peers, uint64_t m
     return &peers->chosen[micro_batch & (SLOTS - 1)];
 }
 
-/* peers_inbox.c. inbox_put: copies the message, unless a file fails, which stops the run. Any thread. inbox_take: the next message, the
- * caller's, who gives it to message_free; NULL: there is none, or it cannot be read, and the run has failed. */
-void inbox_init(struct inbox *inbox);
-void inbox_free(struct run *run);
-void inbox_put(struct run *run, uint32_t from, struct str bytes);
-struct message *inbox_take(struct run *run);
-void message_free(struct run *run, struct message *message);
-
 /* Sends peers->out, also where the worker is this one. */
 void peers_send_to(struct run *run, uint32_t worker);
 
@@ -142,11 +124,13 @@ enum { TOLD_MAX = 4 * SLOTS + PARTITIONS_MAX };
  *   - put_barrier: whether the micro-batch that was chosen has one; take_barrier: takes that in.
  *   - put_positions: where this worker's partitions stand behind the micro-batch that was cut; lead_take_positions: the leader takes
  *     that in, from their owner.
- *   - take_formed_barrier: the slot's micro-batch is formed, and has that barrier. */
+ *   - put_formed_barrier: which barrier the slot's micro-batch has, now that it is formed, and which change of the placement comes
+ *     with it; take_formed_barrier takes that in. */
 void put_barrier(const struct number *number, struct byte_buffer *out);
 bool take_barrier(const struct run *run, struct number *number, struct words *message);
 void put_positions(struct run *run, const struct number *number, struct byte_buffer *out);
 bool lead_take_positions(struct run *run, uint32_t from, const struct number *number, struct words *message);
+void put_formed_barrier(const struct run *run, const struct slot *slot, struct byte_buffer *out);
 bool take_formed_barrier(struct run *run, struct slot *slot, struct words *message);
 
 /* peers_own.c: every worker, of its partitions. own_take_number: takes PEER_NUMBER. */

@@ -104,10 +104,11 @@ bool lead_has_risen(const struct run *run)
 void offer_known(struct run *run, struct partition *p)
 {
     const struct peer_partition *known = &run->sequencer->peers->partitions[p->id];
-    p->offer = (struct offer){.tag = known->state & OFFERS_ENDED ? OFFER_OVER : OFFER_WAIT};
+    p->offer = (struct offer){.tag = known->state & OFFERS_ENDED ? OFFER_OVER : OFFER_WAIT,
+                              .dry_us = known->state & OFFERS_DRY ? known->dry_us : 0};
     if (known->count == 0) {
         bool is_quiet = (known->state & OFFERS_QUIET) != 0;
-        if (known->state & OFFERS_DRY && live_goes_without(run, p, is_quiet, known->dry_us))
+        if (live_goes_without(run, p, is_quiet, p->offer.dry_us))
             p->offer = (struct offer){.tag = OFFER_NONE, .quiet_us = is_quiet ? known->dry_us : 0};
         return;
     }
@@ -156,6 +157,15 @@ void peers_note_over(struct run *run, const struct partition *p)
     struct sequencer_peers *peers = run->sequencer->peers;
     peers->partitions[p->id].is_over = true;
     ids_add(&chosen_at(peers, peers->next)->over, p->id);
+}
+
+void peers_note_was_over(struct run *run, const struct partition *p)
+{
+    struct peer_partition *known = &run->sequencer->peers->partitions[p->id];
+    if (known->is_over)
+        return;
+    known->was_over = true;
+    peers_note_over(run, p);
 }
 
 /* Which partitions are over with the micro-batch that was chosen (they have ended, and no rows are left), and which ones it
@@ -380,8 +390,12 @@ bool lead_finish(struct run *run)
     struct cut *cut = &chosen->cut;
     if (micro_batch == peers->next || chosen->cuts_left > 0)
         return false;
-    for (uint32_t i = 0; i < chosen->over.count; i++)
-        log_ended(run, &run->sequencer->partitions[chosen->over.items[i]]);
+    for (uint32_t i = 0; i < chosen->over.count; i++) {
+        struct peer_partition *known = &peers->partitions[chosen->over.items[i]];
+        if (!known->was_over)
+            log_ended(run, &run->sequencer->partitions[chosen->over.items[i]]);
+        known->was_over = false;
+    }
     for (uint32_t i = 0; i < chosen->idle.count; i++)
         log_idle(run, &run->sequencer->partitions[chosen->idle.items[i]]);
     chosen->idle.count = 0;
@@ -397,7 +411,7 @@ bool lead_finish(struct run *run)
     lead_put_done(run, slot, &peers->out);
     for (uint32_t i = 0; i <= run->plan->sources_count; i++)
         words_put(&peers->out, (uint64_t)slot->watermarks[i]);
-    words_put(&peers->out, slot->barrier);
-    peers_send_all(run, &peers->out);
+    put_formed_barrier(run, slot, &peers->out);
+    peers_post_all(run, &peers->out);
     return log_keep_up(run);
 }

@@ -25,7 +25,7 @@ void lead_tell_partitions(struct run *run)
         words_put(&peers->out, order_replay_log(run)->is_live);
         words_put(&peers->out, (uint64_t)p->offset);
         words_put_text(&peers->out, sequencer_partition_name(run, p));
-        peers_send_all(run, &peers->out);
+        peers_post_all(run, &peers->out);
     }
 }
 

@@ -51,7 +51,7 @@ static bool begin_partition(struct run *run, struct partition *p, const struct o
 static int64_t find_partition(struct run *run, const struct order_partition *added, uint32_t source,
                               uint32_t place)
 {
-    const struct sequencer *s = run->sequencer;
+    struct sequencer *s = run->sequencer;
     if (source == run->plan->sources_count)
         return INDEX_NONE;
     bool is_named = sequencer_is_named(run, source);
@@ -64,6 +64,7 @@ static int64_t find_partition(struct run *run, const struct order_partition *add
     struct partition *p = sequencer_add_partition(run, source, local);
     if (p == NULL || !begin_partition(run, p, added))
         return INDEX_FAILED;
+    s->replay.taken[p->id] = (struct replay_taken){p->records, p->order_max};
     log_added(run, p);
     return p->id;
 }
@@ -150,13 +151,14 @@ static bool has_all(struct run *run)
     return true;
 }
 
-/* Whether the run's positions before the micro-batch are those of the log; also takes over which partitions
- * have ended. False after a diagnostic. */
+/* Whether the rows that were chosen before the micro-batch are those of the log; also takes over which partitions
+ * have ended: of several workers, as the leader's next choice (replay_choose). False after a diagnostic. */
 static bool fits_positions(struct run *run, const struct logged *logged, uint64_t micro_batch)
 {
     struct sequencer *s = run->sequencer;
     for (uint32_t i = 0; i < s->partitions_count; i++) {
         struct partition *p = &s->partitions[i];
+        const struct replay_taken *taken = &s->replay.taken[i];
         struct str source = run_source_node(run, p->source)->name;
         struct str name = sequencer_partition_name(run, p);
         if (!logged[i].is_there) {
@@ -165,18 +167,20 @@ static bool fits_positions(struct run *run, const struct logged *logged, uint64_
                               p->local, STR_ARGS(source));
             return false;
         }
-        if (logged[i].records != p->records || logged[i].time != p->order_max) {
+        if (logged[i].records != taken->records || logged[i].time != taken->time) {
             replay_log_refuse(
                 run, DIAG_FILE_CHANGED,
                 "before micro-batch %llu it has %llu records of `%.*s` of source `%.*s`, order time %lld, "
                 "and "
                 "the run has %llu, order time %lld",
                 (unsigned long long)micro_batch, (unsigned long long)logged[i].records, STR_ARGS(name),
-                STR_ARGS(source), (long long)logged[i].time, (unsigned long long)p->records,
-                (long long)p->order_max);
+                STR_ARGS(source), (long long)logged[i].time, (unsigned long long)taken->records,
+                (long long)taken->time);
             return false;
         }
-        p->is_over = logged[i].has_ended;
+        s->replay.has_ended[i] = logged[i].has_ended;
+        if (s->peers == NULL)
+            p->is_over = logged[i].has_ended;
     }
     return true;
 }
@@ -290,24 +294,28 @@ bool replay_begin(struct run *run)
     struct sequencer *s = run->sequencer;
     uint32_t partitions = MAX(s->partitions_room, 1);
     s->is_replaying = replay_log_is_there(run) && !s->has_input_ended;
+    s->logged_next = order_replay_log(run)->next;
     sequencer_peers_begin(run);
     if (!s->is_replaying || !peers_is_leader(run)) /* the leader says what the log has */
         return true;
     if (s->peers != NULL && s->until_us != TIME_MAX)
         return peers_refuse(run, "an order log to replay, and --until");
-    if (s->peers != NULL &&
-        run->barrier != NULL) /* their place in the log would be that of the choice, which is ahead */
-        return peers_refuse(run, "an order log to replay, and checkpoints");
     s->replay = (struct replay){
         .map = arena_array(&run->arena, uint32_t, ORDER_PARTITIONS_MAX),
         .slices = arena_array(&run->arena, struct order_slice, partitions),
         .is_ended = arena_array(&run->arena, bool, partitions),
         .is_idle = arena_array(&run->arena, bool, partitions),
+        .has_ended = arena_calloc(&run->arena, partitions, sizeof(bool)),
+        .taken = arena_array(&run->arena, struct replay_taken, partitions),
         .sources_places = arena_array(&run->arena, uint32_t, MAX(run->plan->sources_count, 1)),
     };
+    for (uint32_t i = 0; i < s->partitions_count; i++)
+        s->replay.taken[i] = (struct replay_taken){s->partitions[i].records, s->partitions[i].order_max};
     if (!replay_log_list(run))
         return false;
     (void)turn_segment(run);
+    for (uint32_t i = 0; i < s->partitions_count; i++)
+        s->partitions[i].is_over = s->replay.has_ended[i];
     return run->diags->errors == 0;
 }
 
@@ -392,13 +400,19 @@ void replay_choose(struct run *run, struct number *number)
     for (uint32_t i = 0; i < s->partitions_count; i++)
         if (replay->is_ended[i])
             end_partition(run, &s->partitions[i]);
+        else if (unlikely(s->peers != NULL) && replay->has_ended[i])
+            peers_note_was_over(run, &s->partitions[i]);
     for (uint32_t i = 0; i < s->partitions_count; i++)
         if (replay->is_idle[i])
             idle_partition(run, &s->partitions[i]);
     number->rows = NUMBER_LOGGED;
     number->cut = replay->tag == ORDER_CUT ? replay->cut : NO_PARTITION;
-    for (uint32_t i = 0; i < replay->slices_count; i++)
-        number->bound = MAX(number->bound, replay->slices[i].time);
+    for (uint32_t i = 0; i < replay->slices_count; i++) {
+        const struct order_slice *slice = &replay->slices[i];
+        number->bound = MAX(number->bound, slice->time);
+        replay->taken[slice->partition].records += slice->records;
+        replay->taken[slice->partition].time = slice->time;
+    }
     number->tick = replay->tick;
     number->load = replay->load;
     number->slices = replay->slices;

@@ -91,6 +91,8 @@ struct slot *sequencer_slot(const struct run *run, uint64_t micro_batch);
 uint64_t sequencer_formed(const struct run *run);
 /* Micro-batches below this number were taken for stage 0. */
 uint64_t sequencer_claimed(const struct run *run);
+/* How many partitions of sources, and how many key groups, are this worker's. */
+void sequencer_own(const struct run *run, uint32_t *partitions, uint32_t *groups);
 /* The instance that has the key with that hash in the micro-batch that is formed next. */
 uint32_t sequencer_instance(const struct run *run, uint64_t hash);
 /* Number of the first micro-batch of this life. */

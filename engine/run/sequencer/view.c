@@ -32,7 +32,7 @@ static struct source_progress progress_of_sources(struct run *run)
 bool sequencer_begin(struct run *run)
 {
     struct sequencer *s = run->sequencer;
-    if (run->was_finished)
+    if (run_was_over(run))
         sequencer_peers_begin(run);
     else if (!replay_begin(run))
         return false;
@@ -233,6 +233,18 @@ void run_partitions_free(struct run_partitions *partitions)
         free(partitions->items[i].name);
     free(partitions->items);
     *partitions = (struct run_partitions){0};
+}
+
+void sequencer_own(const struct run *run, uint32_t *partitions, uint32_t *groups)
+{
+    struct sequencer *s = run->sequencer;
+    *partitions = *groups = 0;
+    pthread_mutex_lock(&s->mutex);
+    for (uint32_t i = 0; i < s->partitions_count; i++)
+        *partitions += s->partitions[i].owner == peers_self(run);
+    for (uint32_t g = 0; g < KEY_GROUPS; g++)
+        *groups += peers_has_instance(run, placements_now(run)->instance[g]);
+    pthread_mutex_unlock(&s->mutex);
 }
 
 uint32_t sequencer_instance(const struct run *run, uint64_t hash)

@@ -58,7 +58,8 @@ void watermark_init(struct run *run)
     uint32_t count = run->plan->sources_count;
     struct sequencer *s = run->sequencer;
     s->source_watermarks = arena_array(&run->arena, int64_t, count + 1);
-    arrival_clock_begin(&s->arrival_clock, os_monotonic_us(), os_wall_us());
+    int64_t now = os_monotonic_us(), ahead = run->options.wall_ahead_us;
+    arrival_clock_begin(&s->arrival_clock, now, ahead != 0 ? now + ahead : os_wall_us());
     s->holders = arena_array(&run->arena, struct watermark_holder, MAX(count, 1));
     for (uint32_t i = 0; i <= count; i++)
         s->source_watermarks[i] = TIME_MIN;

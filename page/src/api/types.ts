@@ -48,6 +48,33 @@ export interface StoreFigures {
     sinks_wait: boolean; // `commit: store`
 }
 
+/** One of several workers of a job. */
+export interface WorkerFigures {
+    worker: number;
+    known: boolean; // its figures have come
+    leads: boolean;
+    address: string;
+    lanes: number;
+    partitions: number; // of sources, that it reads
+    groups: number; // key groups that it has
+    busy: number | null; // share of its lanes' time in the last second
+    records_life: number;
+    sent_bytes: number;
+    sent_frames: number;
+    received_bytes: number;
+    round_trip_ms: number | null;
+}
+
+export interface ClusterFigures {
+    incarnation: number;
+    count: number;
+    worker: number; // this one
+    leader: number;
+    is_part: boolean; // all figures are of this worker's part
+    head: { epoch: number; age_ms: number | null } | null;
+    workers: WorkerFigures[];
+}
+
 export interface Figures {
     job: string;
     fingerprint: string;
@@ -67,6 +94,7 @@ export interface Figures {
     checkpoint_age_ms: number | null;
     checkpoint_duration_ms: number | null;
     store?: StoreFigures; // of a job with an object store
+    cluster?: ClusterFigures; // of a job with several workers
     share_done: number | null;
     input_ended: boolean;
     lane_time: Record<string, number>;

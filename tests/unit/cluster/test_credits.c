@@ -267,18 +267,18 @@ static void test_receiver_checks(void **state)
     credits_release(&receiver, 9);
     assert_false(credits_must_tell(&receiver)); /* too little to wake the sender for */
     credits_release(&receiver, 1);
-    assert_true(credits_must_tell(&receiver));
+    assert_true(credits_must_tell(&receiver) && credits_is_urgent(&receiver));
     assert_false(credits_is_allowed(&receiver, 4, 10)); /* not before it is told */
     credits_told(&receiver);
     assert_true(credits_is_allowed(&receiver, 4, 10) && !credits_is_allowed(&receiver, 4, 11));
     receiver.unfinished = 4;
-    assert_true(credits_must_tell(&receiver));
-    /* The last bytes are always told, however few they are. */
+    assert_true(credits_must_tell(&receiver) && credits_is_urgent(&receiver));
+    /* The last bytes are always told, however few they are, but not at once. */
     credits_told(&receiver);
     credits_release(&receiver, 69);
     credits_told(&receiver);
     credits_release(&receiver, 1);
-    assert_true(credits_must_tell(&receiver));
+    assert_true(credits_must_tell(&receiver) && !credits_is_urgent(&receiver));
 }
 
 int main(void)

@@ -261,7 +261,8 @@ static void test_three_and_a_restart(void **state)
         for (uint32_t i = 0; i < 3; i++)
             rig_wait(&workers[i], &workers[i].frames, incarnation * 100);
         for (uint32_t i = 0; i < 3; i++) {
-            links_restart(workers[i].links, i, incarnation + 1, STR("the secret of the next incarnation"));
+            links_restart(workers[i].links, i, incarnation + 1, STR("the secret of the next incarnation"),
+                          64 << 20);
             struct link_figures figures;
             assert_false(link_figures(workers[i].links, (i + 1) % 3, &figures));
             assert_int_equal(links_figures(workers[i].links).retained_bytes, 0);
@@ -298,6 +299,29 @@ static void test_ping_and_probe(void **state)
     assert_true(link_probe(a.links, 1, 1));
     for (int64_t since = 0; rig_figures(&a, 1).probe_bytes_per_s < 0;)
         wait_more(&since);
+    rig_stop(&a);
+    rig_stop(&b);
+}
+
+/* Frames that come one after the other do not bring an answer each, which would wake the sender; who waits gets one soon. */
+static void test_few_answers(void **state)
+{
+    (void)state;
+    enum { FRAMES = 200, EACH_US = 500, ANSWERS_MAX = FRAMES / 2 };
+    rig_start(&a, 0, NULL);
+    rig_start(&b, 1, NULL);
+    rig_join(&a, &b);
+    uint64_t before = links_figures(a.links).wakes;
+    for (uint64_t tag = 0; tag < FRAMES; tag++) {
+        rig_send(&a, 1, tag, 2, 100);
+        usleep(EACH_US); /* the speed of sending is tested */
+    }
+    rig_wait(&b, &b.frames, FRAMES);
+    for (int64_t since = 0; rig_figures(&a, 1).retained_bytes != 0;)
+        wait_more(&since);
+    uint64_t wakes = links_figures(a.links).wakes - before;
+    print_message("%d frames, %llu wake-ups of who sends them\n", FRAMES, (unsigned long long)wakes);
+    assert_true(wakes <= FRAMES + ANSWERS_MAX);
     rig_stop(&a);
     rig_stop(&b);
 }
@@ -342,6 +366,7 @@ int main(int count, char **words)
         cmocka_unit_test(test_child_has_the_sockets),
         cmocka_unit_test(test_three_and_a_restart),
         cmocka_unit_test(test_ping_and_probe),
+        cmocka_unit_test(test_few_answers),
         cmocka_unit_test(test_idle),
     };
     if (count == 3 &&

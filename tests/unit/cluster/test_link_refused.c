@@ -70,7 +70,7 @@ static void test_incarnations(void **state)
     for (int64_t since = 0; links_figures(b.links).newer_incarnation < 2;)
         wait_more(&since);
     assert_int_equal(rig_count(&a, &a.gones[1]), 0);
-    links_restart(b.links, 1, 6, newer.secret);
+    links_restart(b.links, 1, 6, newer.secret, 64 << 20);
     rig_join(&a, &b);
     stop_both();
 }
@@ -87,7 +87,7 @@ static void test_no_incarnation(void **state)
     rig_link_to(&a, 1, b.address);
     for (int64_t since = 0; links_figures(b.links).newer_incarnation < 2;)
         wait_more(&since);
-    links_restart(b.links, 1, dialer.incarnation, dialer.secret);
+    links_restart(b.links, 1, dialer.incarnation, dialer.secret, 64 << 20);
     b.self = 1;
     rig_join(&a, &b);
     stop_both();

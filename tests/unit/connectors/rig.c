@@ -236,6 +236,7 @@ void rig_checkpoint_free(struct rig_checkpoint *checkpoint)
 /* --- sinks --- */
 
 struct claims *rig_claims;
+const struct rig_life *rig_life;
 
 /* Calls the sink's `begin`, as the engine does once every part of a run is open. */
 static bool begin(struct rig_sink *rig)
@@ -264,6 +265,12 @@ bool rig_sink_open(struct rig_sink *rig, const struct sink_kind *kind, const cha
                                          .claims = rig_claims,
                                          .is_resumed = from != NULL,
                                          .has_checkpoints = has_checkpoints};
+    if (rig_life != NULL) {
+        rig->context.life = rig_life->life;
+        rig->context.replaces_parts = rig_life->replaces_parts && from == NULL;
+        rig->context.check = rig_life->check;
+        rig->context.engine = rig_life->engine;
+    }
     if (!kind->open(&rig->context))
         return false;
     if (from == NULL)

@@ -74,6 +74,15 @@ struct rig_sink {
 /* The job's claims, which rig_sink_open passes to each sink; NULL: no job is known. */
 extern struct claims *rig_claims;
 
+/* What rig_sink_open passes to each sink of the process that it belongs to; NULL: nothing. */
+struct rig_life {
+    uint32_t life;
+    bool replaces_parts;
+    int (*check)(void *engine);
+    void *engine;
+};
+extern const struct rig_life *rig_life;
+
 /* Opens a sink. has_checkpoints: whether `published` will be called; from: the checkpoint to restore (a delta
  * is read after those that it builds on), or NULL for a fresh start. Returns false after diagnostics. */
 bool rig_sink_open(struct rig_sink *rig, const struct sink_kind *kind, const char *options,

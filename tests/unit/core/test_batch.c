@@ -193,6 +193,11 @@ static void test_derive_and_release(void **state)
     batch_column_init(derived, &derived->columns[COLUMNS], type_of(TYPE_INT), derived->rows);
     derived->columns[COLUMNS].ints[4] = 77;
     struct batch *again = batch_derive(derived, &schema);
+    size_t held = batch_held_bytes(batch), rows = derived->rows;
+    assert_true(held >= rows * COLUMNS); /* a byte a value, at least */
+    assert_true(batch_held_bytes(again) >= held + rows * sizeof(int64_t));
+    (void)arena_alloc(&batch->arena, 100000); /* texts, as a decoder writes them */
+    assert_in_range(batch_held_bytes(again), held + 100000 + rows * sizeof(int64_t), held + 200000);
     batch_hold(batch);
     batch_release(batch); /* the hold above */
     batch_release(batch); /* the first reference: the derived ones keep it alive */

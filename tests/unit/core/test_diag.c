@@ -1,5 +1,5 @@
 #include "cmocka_all.h"
-#include "core/diag.h"
+#include "core/diag_copy.h"
 
 #include <errno.h>
 
@@ -58,6 +58,15 @@ static void test_cap(void **state)
         assert_string_equal(d->path, "a/file");
         assert_int_equal(d->offset, 7);
     }
+    diag_make_room(&diags);
+    diag_error(&diags, DIAG_TAKEN_OVER, (struct span){0}, "the last word");
+    assert_true(diag_has_code(&diags, DIAG_TAKEN_OVER));
+    assert_int_equal(diags.count, DIAG_MAX);
+    assert_int_equal(diags.dropped, 51);
+    diag_list_init(&diags, &arena);
+    diag_error(&diags, DIAG_NO_COLUMN, (struct span){0}, "one");
+    diag_make_room(&diags);
+    assert_int_equal(diags.count, 1);
     arena_free(&arena);
 }
 

@@ -51,6 +51,28 @@ static void test_ranges(void **state)
     }
 }
 
+/* No group moves between instances that stay where there are fewer, and none but to those that are new where there are more; and all
+ * have about as many. */
+static void test_keep(void **state)
+{
+    static const uint32_t counts[][2] = {{4, 3}, {3, 4}, {4, 4}, {8, 2}, {2, 8}, {5, 7}, {7, 1}, {1, 256}};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(counts); i++) {
+        uint32_t from = counts[i][0], to = counts[i][1], has[PLACEMENT_INSTANCES_MAX] = {0};
+        struct placement before, now;
+        placement_ranges(&before, from);
+        placement_keep(&now, &before, to);
+        assert_int_equal(now.instances, to);
+        for (uint32_t group = 0; group < KEY_GROUPS; group++) {
+            uint32_t old = before.instance[group], new = now.instance[group];
+            assert_true(new < to && (new == old || old >= to || new >= from));
+            has[new]++;
+        }
+        for (uint32_t k = 0; k < to; k++)
+            assert_in_range(has[k], KEY_GROUPS / to - from, KEY_GROUPS / to + 1);
+    }
+}
+
 /* Each group has one instance, which the seed decides, and no instance has a range. */
 static void test_scatter(void **state)
 {
@@ -115,8 +137,8 @@ static void test_texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sets),    cmocka_unit_test(test_all_groups), cmocka_unit_test(test_ranges),
-        cmocka_unit_test(test_scatter), cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_sets), cmocka_unit_test(test_all_groups), cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_keep), cmocka_unit_test(test_scatter),    cmocka_unit_test(test_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

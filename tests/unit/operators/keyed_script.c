@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-enum { LANES_MAX = 5, TINY_BYTES = 12000, PLENTY_BYTES = 64 << 20 };
+enum { LANES_MAX = 5, TINY_BYTES = 12000, PLENTY_BYTES = 64 << 20, STEPS_ON = 8 };
 
 static const char *const words[] = {"mobile", "desktop", "", "tv", "a longer text than fits into a key", "x"};
 
@@ -72,6 +72,31 @@ static void give(struct fake_engine *engine, const struct script *script, uint32
                      script->watermarks[micro_batch]);
 }
 
+/* Most changes take groups from one lane alone, which then gets nothing; others from all lanes. */
+static void announce_moves(struct fake_engine *engine, struct test_random *random)
+{
+    struct placement next = engine->placement;
+    uint32_t giver = random_below(random, engine->lanes_count + 1);
+    for (uint32_t group = 0; group < KEY_GROUPS; group++)
+        if ((giver == engine->lanes_count || next.instance[group] == giver) && random_chance(random, 40))
+            placement_move(&next, group, random_below(random, engine->lanes_count));
+    next.version++;
+    fake_announce(engine, &next);
+}
+
+static void take_barrier(struct fake_engine *engine, struct test_random *random, struct script_result *result)
+{
+    while (engine->is_announced && engine->round < FAKE_ROUNDS)
+        fake_bases(engine);
+    fake_barrier(engine);
+    if (engine->is_announced) {
+        fake_change(engine);
+        result->moves++;
+    } else if (engine->lanes_count > 1) {
+        announce_moves(engine, random);
+    }
+}
+
 static void run_with_kills(struct fake_engine *engine, const struct script *script,
                            struct test_random *random, struct script_result *result)
 {
@@ -79,16 +104,20 @@ static void run_with_kills(struct fake_engine *engine, const struct script *scri
     for (uint32_t n = 0; n < script->micro_batches;) {
         give(engine, script, n);
         n++;
-        uint32_t what = random_below(random, 100);
+        if (engine->is_announced && engine->round < FAKE_ROUNDS && random_chance(random, 50))
+            fake_bases(engine);
+        bool is_late =
+            result->moves == 0 && n > script->micro_batches / 4; /* then steps to a move follow each other */
+        uint32_t what = is_late ? STEPS_ON : random_below(random, 100);
         if (engine->writer != NULL && what < 50) {
-            bool is_abandoned = what < 8;
+            bool is_abandoned = what < STEPS_ON;
             fake_publish(engine, is_abandoned);
             if (!is_abandoned)
                 published = pending;
         } else if (engine->writer == NULL && what < 40) {
-            fake_barrier(engine);
+            take_barrier(engine, random, result);
             pending = (struct saved){n, engine->output.length, engine->late.length};
-        } else if (n < script->micro_batches &&
+        } else if (n < script->micro_batches && result->moves > 0 &&
                    (what < 50 || (result->kills == 0 && n > script->micro_batches / 2))) {
             fake_stop(engine);
             engine->output.length = published.output;
@@ -96,7 +125,8 @@ static void run_with_kills(struct fake_engine *engine, const struct script *scri
             engine->watermark = TIME_MIN;
             engine->micro_batch = engine->rows_given = 0;
             n = published.micro_batch;
-            fake_start(engine, 1 + random_below(random, LANES_MAX), TINY_BYTES);
+            fake_start(engine, 1 + random_below(random, LANES_MAX),
+                       random_chance(random, 50) ? TINY_BYTES : PLENTY_BYTES);
             result->kills++;
         }
     }
@@ -116,8 +146,10 @@ void script_run(const char *step, const struct script *script, const struct scri
         fail_msg("%s does not bind", step);
     }
     *result = (struct script_result){0};
-    fake_start(&engine, variant == SCRIPT_PLAIN ? 1 : 1 + random_below(&random, LANES_MAX),
-               variant >= SCRIPT_TINY ? TINY_BYTES : PLENTY_BYTES);
+    uint32_t least = variant == SCRIPT_KILLS ? 2 : 1,
+             lanes = least + random_below(&random, LANES_MAX + 1 - least);
+    bool is_tiny = variant == SCRIPT_TINY || (variant == SCRIPT_KILLS && random_chance(&random, 50));
+    fake_start(&engine, variant == SCRIPT_PLAIN ? 1 : lanes, is_tiny ? TINY_BYTES : PLENTY_BYTES);
     if (variant == SCRIPT_KILLS)
         run_with_kills(&engine, script, &random, result);
     else
@@ -206,7 +238,7 @@ void script_check_variants(const char *step, const struct script *script,
         script_compare(what, other.output.data, plain->output.data);
         script_compare_sorted(what, &other.late, &plain->late);
         assert_false(other.is_out_of_order);
-        assert_true(variant != SCRIPT_KILLS || other.kills > 0);
+        assert_true(variant != SCRIPT_KILLS || (other.kills > 0 && other.moves > 0));
         assert_memory_equal(&other.counters, &plain->counters, sizeof(other.counters));
         script_free(&other);
     }

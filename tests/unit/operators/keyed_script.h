@@ -1,5 +1,5 @@
 /* Random streams for keyed operators, and the conditions under which the same stream must give the same
- * output: other numbers of lanes, a tiny memory budget, checkpoints, kills and restores in between. */
+ * output: other numbers of lanes, a tiny memory budget, checkpoints, kills and restores, moves of key groups in between. */
 #ifndef LEAT_TESTS_UNIT_OPERATORS_KEYED_SCRIPT_H
 #define LEAT_TESTS_UNIT_OPERATORS_KEYED_SCRIPT_H
 
@@ -32,7 +32,7 @@ int64_t script_watermark_before(const struct script *script, uint32_t micro_batc
 struct script_result {
     struct byte_buffer output, late; /* rows of the late output, lane after lane: compare them sorted */
     struct counters counters;
-    uint32_t kills, batch_rows_max;
+    uint32_t kills, moves, batch_rows_max;
     bool is_out_of_order;
 };
 
@@ -40,7 +40,7 @@ enum script_variant {
     SCRIPT_PLAIN, /* one lane, all in memory */
     SCRIPT_LANES, /* several lanes */
     SCRIPT_TINY,  /* a budget that evicts nearly everything */
-    SCRIPT_KILLS, /* checkpoints, kills, restores with other numbers of lanes, tiny budget */
+    SCRIPT_KILLS, /* checkpoints, kills, restores with other numbers of lanes, key groups that move; tiny budget or plenty */
     SCRIPT_VARIANTS
 };
 

@@ -2,11 +2,14 @@
 
 #include "core/key.h"
 
+#include <unistd.h>
+
 enum { PARTITIONS_AT_MOST = 8 };
 
 struct arrivals {
     int64_t partitions, count, keys, batch, seed;
     int64_t step_us, delay_us, late_us;
+    int64_t stands_at, stands_us;
     uint64_t next[PARTITIONS_AT_MOST]; /* by partition: number of its next record */
 };
 
@@ -22,6 +25,10 @@ static const struct option arrivals_options[] = {
         struct arrivals, delay_us, "delay", 0, "0s", "0s", "1d",
         "time from an event to its arrival in the first partition; in the second one twice as much, and so on"),
     OPTION_DURATION(struct arrivals, late_us, "late", 0, "0s", "0s", "1d", "further time, at most"),
+    OPTION_INT(struct arrivals, stands_at, "stands_at", 0, "-1", "-1", "1000000000",
+               "the batch that begins with this record is read slowly; -1: none is"),
+    OPTION_DURATION(struct arrivals, stands_us, "stands", 0, "0s", "0s", "1d",
+                    "for how long; 0s: there is an answer at once, but the records never come"),
     OPTIONS_END,
 };
 
@@ -63,6 +70,11 @@ static enum read_status arrivals_read(struct source *source, uint32_t partition,
     uint64_t *next = &arrivals->next[partition], count = (uint64_t)arrivals->count;
     if (*next >= count)
         return READ_END;
+    if (*next == (uint64_t)arrivals->stands_at) {
+        if (arrivals->stands_us == 0)
+            return READ_LATER;
+        usleep((useconds_t)arrivals->stands_us);
+    }
     raw->records = NULL;
     raw->data_bytes = 0;
     raw->count = (uint32_t)MIN(count - *next, MIN((uint64_t)arrivals->batch, BATCH_ROWS));

@@ -5,6 +5,7 @@
 
 #include "core/snapshot.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -25,7 +26,7 @@ struct later {
     struct row_order last;
 };
 
-atomic_uint later_pause_us, later_restored_within, later_parts_run;
+atomic_uint later_pause_us, later_restored_within, later_parts_run, later_parts_max = UINT_MAX;
 atomic_bool later_lets_pass;
 
 static const struct option later_options[] = {
@@ -103,6 +104,8 @@ static void later_on_watermark(struct operator_context *context, int64_t waterma
     later->last = (struct row_order){0};
     if (watermark != TIME_MAX || state->done == (uint64_t)later->parts)
         return;
+    while (atomic_load(&later_parts_run) >= atomic_load(&later_parts_max))
+        usleep(1000);
     state->done++;
     atomic_fetch_add(&later_parts_run, 1);
     usleep(atomic_load(&later_pause_us));

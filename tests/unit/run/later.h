@@ -20,5 +20,7 @@ extern atomic_uint later_pause_us;
 extern atomic_bool later_lets_pass;
 /* Of this process: restores with some, but not all parts done; parts done. */
 extern atomic_uint later_restored_within, later_parts_run;
+/* The next part waits while `later_parts_run` is not below this one: a run stands there, however slow its test is. */
+extern atomic_uint later_parts_max;
 
 #endif

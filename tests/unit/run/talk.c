@@ -37,11 +37,12 @@ void script_free(struct script *script)
     *script = (struct script){0};
 }
 
-static void send_message(void *engine, uint32_t to, struct str message)
+static bool send_message(void *engine, uint32_t to, struct str message)
 {
     struct talker *talker = engine;
     if (talker->all != NULL)
         script_add(&talker->all[to].queue, talker->peers.self, message);
+    return true;
 }
 
 static void begin(struct talker *talker, const struct talk_job *job, uint32_t self, struct talker *all)

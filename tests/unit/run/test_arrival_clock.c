@@ -79,6 +79,22 @@ static void test_a_step_forward(void **state)
     assert_int_equal(c.news[ARRIVAL_STANDS], 0);
 }
 
+/* Records go on with the times that the clock has: however long the wall clock is ahead, the clock does not follow it. */
+static void test_records_that_deny_a_step(void **state)
+{
+    (void)state;
+    struct clocks c = begin_clocks();
+    c.wall += US_PER_HOUR;
+    for (int64_t since = LOOK_US; since < US_PER_MINUTE; since += LOOK_US) {
+        if (since % US_PER_SECOND == 0)
+            c.arrived = START_US + since;
+        pass(&c, LOOK_US);
+        assert_int_equal(c.time, START_US + since);
+        c.arrived = MAX(c.arrived, c.time - US_PER_SECOND); /* a tick */
+    }
+    assert_int_equal(c.news[ARRIVAL_CATCHES_UP], 0);
+}
+
 /* After rows for an hour, in which nobody looked, nothing is caught up at once. */
 static void test_a_long_pause(void **state)
 {
@@ -208,6 +224,29 @@ static void test_a_clock_that_jumps(void **state)
     assert_int_equal(fake_sink.count, 3);
 }
 
+/* A run that begins in a process that began long ago, with a wall clock that was set since: it is doubted. */
+static void test_a_later_run_of_a_process(void **state)
+{
+    (void)state;
+    static const char job[] = "source s = fake_source { event_time: ts }\n"
+                              "stream d = s | window by id over tumbling(100ms) time arrival { n: count() }\n"
+                              "sink out = fake_sink from d {}\n";
+    reset(1);
+    fake_source.delay[0] = 0;
+    struct run_options options = on(2);
+    options.wall_ahead_us = os_wall_us() - os_monotonic_us();
+    int64_t begun = os_wall_us();
+    atomic_store(&wall_jump_us, US_PER_HOUR);
+    struct live *live = begin(job, &options);
+    give(0, 1, begun);
+    wait_for(&fake_sink.count, 1); /* its window has closed, by a tick */
+    give(0, 2, begun + 2 * US_PER_SECOND);
+    wait_for(&fake_sink.count, 2); /* it is not late */
+    atomic_store(&wall_jump_us, 0);
+    end_fake_source();
+    end(live);
+}
+
 #define LAMP                                                                                                 \
     "source s = fake_source { event_time: ts }\nstream d = s | lamp\nsink out = fake_sink from d {}\n"
 
@@ -315,13 +354,11 @@ static void test_a_resume_behind_the_log(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_step_forward),
-                                       cmocka_unit_test(test_a_long_pause),
-                                       cmocka_unit_test(test_records_and_steps_back),
-                                       cmocka_unit_test(test_a_start_behind_the_log),
-                                       cmocka_unit_test(test_bounds),
-                                       cmocka_unit_test(test_a_clock_that_jumps),
-                                       cmocka_unit_test(test_an_hour_forward),
-                                       cmocka_unit_test(test_a_resume_behind_the_log)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_step_forward),           cmocka_unit_test(test_a_long_pause),
+        cmocka_unit_test(test_records_that_deny_a_step), cmocka_unit_test(test_records_and_steps_back),
+        cmocka_unit_test(test_a_start_behind_the_log),   cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_a_clock_that_jumps),       cmocka_unit_test(test_a_later_run_of_a_process),
+        cmocka_unit_test(test_an_hour_forward),          cmocka_unit_test(test_a_resume_behind_the_log)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* When a checkpoint that somebody asks for is wanted: at once, or for followers a while after one of them got one. */
 #include "run/base/barrier.h"
+#include "run/base/outbox.h"
 #include "run/base/peers.h"
 
 #include "core/os.h"
@@ -47,7 +48,7 @@ static void test_asked_seldom(void **state)
 
 static uint32_t asks; /* that the leader got */
 
-static void count_ask(void *engine, uint32_t worker, struct str message)
+static bool count_ask(void *engine, uint32_t worker, struct str message)
 {
     struct words words = {.left = message};
     (void)engine;
@@ -55,6 +56,7 @@ static void count_ask(void *engine, uint32_t worker, struct str message)
     assert_int_equal(words_take(&words), PEER_ASK);
     assert_true(peers_is_whole(&words));
     asks++;
+    return true;
 }
 
 /* A worker that does not lead tells the leader, also for a follower; once for each checkpoint that it begins. */
@@ -64,6 +66,7 @@ static void test_asks_leader(void **state)
     const struct run_peers peers = {.self = 1, .count = 2, .leader = 0, .send = count_ask};
     (void)state;
     run.options.peers = &peers;
+    outboxes_init(&run);
     run.barrier = barrier_new();
     barrier_ask(&run);
     barrier_ask(&run);
@@ -73,6 +76,7 @@ static void test_asks_leader(void **state)
     barrier_ask_seldom(&run);
     assert_int_equal(asks, 2);
     barrier_free(run.barrier);
+    outboxes_free(&run);
 }
 
 /* The leader, when another worker has asked in each state: whether a checkpoint is wanted once the one in work is through. */

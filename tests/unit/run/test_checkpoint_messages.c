@@ -6,6 +6,7 @@
 #include "run/base/peers.h"
 #include "run/checkpoints/internal.h"
 #include "run/sequencer/peers_internal.h"
+#include "unit/support/temporary.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,12 +35,14 @@ static void follow(struct run *run)
     struct barrier *b = run->barrier;
     static const uint64_t epochs[] = {0, (uint64_t)INT64_MAX + 1, UINT64_MAX};
     for (size_t i = 0; i < ARRAY_COUNT(epochs); i++)
-        assert_false(TAKE(run, LEADER, PEER_BEGIN, epochs[i]));
+        assert_false(TAKE(run, LEADER, PEER_BEGIN, epochs[i], 1));
     assert_false(TAKE(run, LEADER, PEER_BEGIN));
+    assert_false(TAKE(run, LEADER, PEER_BEGIN, 1)); /* at no time */
+    assert_false(TAKE(run, LEADER, PEER_BEGIN, 1, 0));
     assert_false(TAKE(run, LEADER, PEER_HEAD, 1, ABANDONED)); /* none has begun */
-    assert_false(TAKE(run, ANOTHER, PEER_BEGIN, 1));          /* who does not lead */
-    assert_true(TAKE(run, LEADER, PEER_BEGIN, 1));
-    assert_false(TAKE(run, LEADER, PEER_BEGIN, 2)); /* the first one is not decided upon */
+    assert_false(TAKE(run, ANOTHER, PEER_BEGIN, 1, 1));       /* who does not lead */
+    assert_true(TAKE(run, LEADER, PEER_BEGIN, 1, 1));
+    assert_false(TAKE(run, LEADER, PEER_BEGIN, 2, 1)); /* the first one is not decided upon */
     assert_false(TAKE(run, LEADER, PEER_ASK));
     assert_false(TAKE(run, LEADER, PEER_READY, 1, 1));
     assert_false(TAKE(run, LEADER, PEER_PART, 1, 0));
@@ -52,7 +55,7 @@ static void follow(struct run *run)
     assert_true(TAKE(run, LEADER, PEER_HEAD, 1, WITHDRAWN));
     assert_int_equal(many->withdrawn, 1);
     assert_false(TAKE(run, LEADER, PEER_HEAD, 1, ABANDONED)); /* once more */
-    assert_true(TAKE(run, LEADER, PEER_BEGIN, 2));
+    assert_true(TAKE(run, LEADER, PEER_BEGIN, 2, 1));
     b->epoch = 2;
     for (enum barrier_state state = BARRIER_RUNNING; state <= BARRIER_WRITING; state++) {
         b->state = state;
@@ -61,17 +64,17 @@ static void follow(struct run *run)
     many->written = 2;
     assert_true(TAKE(run, LEADER, PEER_HEAD, 2, HEAD));
     assert_int_equal(many->head, 2);
-    assert_false(TAKE(run, LEADER, PEER_BEGIN, 2));
-    assert_true(TAKE(run, LEADER, PEER_BEGIN, 3));
+    assert_false(TAKE(run, LEADER, PEER_BEGIN, 2, 1));
+    assert_true(TAKE(run, LEADER, PEER_BEGIN, 3, 1));
     many->written = b->epoch = 3;
     assert_true(TAKE(run, LEADER, PEER_HEAD, 3, IN_DOUBT));
     assert_true(many->abandoned < 3 && !b->has_failed); /* the part may be one of the head */
-    assert_true(TAKE(run, LEADER, PEER_BEGIN, 4));
+    assert_true(TAKE(run, LEADER, PEER_BEGIN, 4, 1));
     many->written = b->epoch = 4;
     assert_true(TAKE(run, LEADER, PEER_HEAD, 4, ABANDONED));
     assert_true(many->abandoned == 4 && many->head == 2 && b->has_failed);
     b->has_failed = false;
-    assert_true(TAKE(run, LEADER, PEER_BEGIN, INT64_MAX));
+    assert_true(TAKE(run, LEADER, PEER_BEGIN, INT64_MAX, 1));
     b->state = BARRIER_IDLE;
 }
 
@@ -107,7 +110,7 @@ static void lead(struct run *run)
     assert_false(run->barrier->is_wanted);
     assert_true(TAKE(run, OTHER, PEER_ASK));
     assert_true(run->barrier->is_wanted);
-    assert_false(TAKE(run, OTHER, PEER_BEGIN, 1));
+    assert_false(TAKE(run, OTHER, PEER_BEGIN, 1, 1));
     assert_false(TAKE(run, OTHER, PEER_HEAD, 1, ABANDONED));
     assert_false(TAKE(run, OTHER, PEER_READY, 0, 1)); /* none is in work */
     assert_false(TAKE(run, OTHER, PEER_READY, 1, 1));
@@ -255,9 +258,10 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_others), cmocka_unit_test(test_leader),
                                        cmocka_unit_test(test_holds), cmocka_unit_test(test_disk),
                                        cmocka_unit_test(test_without)};
-    char folder[] = "checkpoint-messages-XXXXXX";
-    if (mkdtemp(folder) == NULL || chdir(folder) != 0)
+    char folder[TEMPORARY_PATH_BYTES];
+    temporary_make(folder);
+    if (chdir(folder) != 0)
         return 2;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    return chdir("..") != 0 || rmdir(folder) != 0 ? 2 : failed;
+    return chdir("/") != 0 || rmdir(folder) != 0 ? 2 : failed;
 }

@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <glob.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -240,15 +241,25 @@ static void test_no_work(void **state)
     assert_int_equal(outcome.micro_batches, 20 + 1);
 }
 
-/* Looks at the run until `parts` more parts are done, or it has ended; returns its figures by then. */
-static const struct run_stats *wait_for_parts(struct job_run *r, unsigned parts)
+/* Begins a run that stands behind `parts` more parts, or at its end; its figures by then are in `stats`. */
+static struct job_run *begin_parts(const char *text, const struct run_options *options, unsigned parts)
 {
     unsigned until = atomic_load(&later_parts_run) + parts;
+    atomic_store(&later_parts_max, until);
+    struct job_run *r = begin(text, options);
     for (int64_t since = 0; !run_has_ended(r->run) && atomic_load(&later_parts_run) < until;
          wait_more(&since))
         run_stats(r->run, &r->stats);
     run_stats(r->run, &r->stats);
-    return &r->stats;
+    return r;
+}
+
+/* Stops a run of `begin_parts`. */
+static struct outcome stop_parts(struct job_run *r)
+{
+    run_stop(r->run);
+    atomic_store(&later_parts_max, UINT_MAX);
+    return end(r);
 }
 
 /* Stops within the work, again and again: each life ends with a checkpoint, and the micro-batches are those of a run
@@ -266,15 +277,14 @@ static void test_stops(void **state)
     double share = -1;
     for (; !is_finished && lives < 100; lives++) {
         struct run_options options = on(1 + lives % 3);
-        struct job_run *r = begin(job_text(text, dir, true, PARTS), &options);
-        const struct run_stats *seen = wait_for_parts(r, 2);
+        struct job_run *r = begin_parts(job_text(text, dir, true, PARTS), &options, 2);
+        const struct run_stats *seen = &r->stats;
         if (!seen->is_finished && !isnan(seen->end_share_done)) {
             assert_true(seen->end_share_done >= 0 && seen->end_share_done <= 1);
             share = MAX(share, seen->end_share_done);
         }
         assert_true(run_has_ended(r->run) || (seen->has_input_ended && seen->watermark == TIME_MAX));
-        run_stop(r->run);
-        struct outcome outcome = end(r);
+        struct outcome outcome = stop_parts(r);
         is_finished = outcome.is_finished;
         stopped += !is_finished;
     }
@@ -395,10 +405,7 @@ static void test_replay_stops(void **state)
     for (unsigned lives = 0; !is_finished && lives < 100; lives++) {
         options = on(1 + lives % 2);
         options.order = "replay-stops/log";
-        struct job_run *r = begin(job_text(text, dir, true, PARTS), &options);
-        (void)wait_for_parts(r, 4);
-        run_stop(r->run);
-        is_finished = end(r).is_finished;
+        is_finished = stop_parts(begin_parts(job_text(text, dir, true, PARTS), &options, 4)).is_finished;
     }
     atomic_store(&later_pause_us, 0);
     assert_true(is_finished && atomic_load(&later_restored_within) >= 2);
@@ -432,10 +439,7 @@ static void test_falls_back(void **state)
         job_text(text, dir, true, PARTS);
         struct run_options options = on(2);
         atomic_store(&later_pause_us, 20000);
-        struct job_run *r = begin(text, &options);
-        (void)wait_for_parts(r, 5);
-        run_stop(r->run);
-        assert_false(end(r).is_finished);
+        assert_false(stop_parts(begin_parts(text, &options, 5)).is_finished);
         atomic_store(&later_pause_us, 0);
         snprintf(path, sizeof(path), "%s/state", dir);
         assert_true(damage(path, newest) > 1);
@@ -456,10 +460,7 @@ static void test_from(void **state)
     new_dir(dir, "from-before");
     struct run_options options = on(2);
     atomic_store(&later_pause_us, 20000);
-    struct job_run *r = begin(job_text(text, dir, true, PARTS), &options);
-    (void)wait_for_parts(r, 5);
-    run_stop(r->run);
-    assert_false(end(r).is_finished);
+    assert_false(stop_parts(begin_parts(job_text(text, dir, true, PARTS), &options, 5)).is_finished);
     atomic_store(&later_pause_us, 0);
     atomic_store(&later_restored_within, 0);
     new_dir(dir, "from");

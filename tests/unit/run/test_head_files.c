@@ -188,10 +188,67 @@ static void test_prune(void **state)
     forget();
 }
 
+static bool is_read(struct str manifest)
+{
+    struct run_head head;
+    const char *why = NULL;
+    bool is_good = run_head_decode(manifest, &head, &why);
+    assert_true(is_good || why != NULL);
+    return is_good;
+}
+
+/* Encodes the head anew, and reads it. */
+static bool is_taken(const struct run_head *head)
+{
+    struct byte_buffer out = {0};
+    run_head_encode(head, &out);
+    bool is_good = is_read((struct str){out.data, out.length});
+    buffer_free(&out);
+    return is_good;
+}
+
+/* A manifest comes from outside: one that is cut off, has another byte, or names what cannot be, is refused. */
+static void test_manifest(void **state)
+{
+    struct run_head head = {.epoch = 7, .leader = 1, .count = 2};
+    struct byte_buffer out = {0};
+    (void)state;
+    for (uint32_t i = 0; i < head.count; i++)
+        head.parts[i] = (struct run_head_part){
+            .worker = i, .id = {3, 7}, .bytes = 1000 + i, .directory = STR("state/part")};
+    run_head_encode(&head, &out);
+    struct str whole = {out.data, out.length};
+    assert_true(is_read(whole));
+    for (size_t i = 0; i < whole.length; i++) {
+        assert_false(is_read((struct str){whole.data, i}));
+        out.data[i] ^= 1;
+        assert_false(is_read(whole));
+        out.data[i] ^= 1;
+    }
+    buffer_free(&out);
+    struct run_head bad = head;
+    bad.leader = 2;
+    assert_false(is_taken(&bad));
+    bad = head;
+    bad.parts[1].directory.length = 0;
+    assert_false(is_taken(&bad));
+    bad = head;
+    bad.parts[0].id.generation = 0;
+    assert_false(is_taken(&bad));
+    bad = head;
+    bad.parts[0].directory = (struct str){"a\0b", 3};
+    assert_false(is_taken(&bad));
+    bad = head;
+    bad.epoch = 0;
+    assert_false(is_taken(&bad));
+    assert_true(is_taken(&head));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_write), cmocka_unit_test(test_failing_steps),
-                                       cmocka_unit_test(test_load), cmocka_unit_test(test_prune)};
+                                       cmocka_unit_test(test_load), cmocka_unit_test(test_prune),
+                                       cmocka_unit_test(test_manifest)};
     char folder[] = "head-files-XXXXXX";
     diag_list_init(&diags, &arena);
     if (mkdtemp(folder) == NULL || chdir(folder) != 0)

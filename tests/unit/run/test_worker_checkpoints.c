@@ -11,11 +11,9 @@
 
 #include <glob.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -38,6 +36,9 @@
     "sink o = file from w { path: \"out/{n}.jsonl\", roll_rows: 100 }\n"
 
 static const char job_of_streams[] = "job j { checkpoint: { dir: \"alone\", every: 10ms } }\n" STREAMS;
+
+/* The same job, which takes checkpoints when it is asked to, at its end, and when it begins with a head. */
+static const char job_of_few[] = "job j { checkpoint: { dir: \"alone\", every: 1h } }\n" STREAMS;
 
 /* Partitions of which one waits for the others, and goes on when they end. */
 static const char job_that_waits[] =
@@ -62,16 +63,6 @@ struct size {
 };
 
 static const struct size sizes[] = {{1, 2}, {2, 2}, {3, 1}};
-
-static void same(const struct outcome *one, const struct outcome *other)
-{
-    assert_int_equal(one->sinks, other->sinks);
-    for (uint32_t i = 0; i < one->sinks; i++)
-        assert_string_equal(one->notes[i], other->notes[i]);
-    assert_memory_equal(one->counters, other->counters, one->nodes * sizeof(one->counters[0]));
-    assert_int_equal(one->micro_batches, other->micro_batches);
-    assert_int_equal(one->is_finished, other->is_finished);
-}
 
 /* Appends the entries of a log, of all its segments, without those that begin and end a segment. */
 static void read_entries(const char *path, struct byte_buffer *entries)
@@ -154,62 +145,6 @@ static void check_head(const struct byte_buffer *manifest, uint32_t workers)
     arena_free(&arena);
 }
 
-static bool is_read(struct str manifest)
-{
-    struct run_head head;
-    const char *why = NULL;
-    bool is_good = run_head_decode(manifest, &head, &why);
-    assert_true(is_good || why != NULL);
-    return is_good;
-}
-
-/* Encodes the head anew, and reads it. */
-static bool is_taken(const struct run_head *head)
-{
-    struct byte_buffer out = {0};
-    run_head_encode(head, &out);
-    bool is_good = is_read((struct str){out.data, out.length});
-    buffer_free(&out);
-    return is_good;
-}
-
-/* A manifest comes from outside: one that is cut off, has another byte, or names what cannot be, is refused. */
-static void test_manifest(void **state)
-{
-    struct run_head head = {.epoch = 7, .leader = 1, .count = 2};
-    struct byte_buffer out = {0};
-    (void)state;
-    for (uint32_t i = 0; i < head.count; i++)
-        head.parts[i] = (struct run_head_part){
-            .worker = i, .id = {3, 7}, .bytes = 1000 + i, .directory = STR("state/part")};
-    run_head_encode(&head, &out);
-    struct str whole = {out.data, out.length};
-    assert_true(is_read(whole));
-    for (size_t i = 0; i < whole.length; i++) {
-        assert_false(is_read((struct str){whole.data, i}));
-        out.data[i] ^= 1;
-        assert_false(is_read(whole));
-        out.data[i] ^= 1;
-    }
-    buffer_free(&out);
-    struct run_head bad = head;
-    bad.leader = 2;
-    assert_false(is_taken(&bad));
-    bad = head;
-    bad.parts[1].directory.length = 0;
-    assert_false(is_taken(&bad));
-    bad = head;
-    bad.parts[0].id.generation = 0;
-    assert_false(is_taken(&bad));
-    bad = head;
-    bad.parts[0].directory = (struct str){"a\0b", 3};
-    assert_false(is_taken(&bad));
-    bad = head;
-    bad.epoch = 0;
-    assert_false(is_taken(&bad));
-    assert_true(is_taken(&head));
-}
-
 static void test_same(void **state)
 {
     struct outcome alone, other;
@@ -231,7 +166,7 @@ static void test_same(void **state)
                           .waits_for = 2,
                           .heads = &heads};
         workers_run(job, sizes[i].workers, sizes[i].lanes, &way, &other);
-        same(&alone, &other);
+        workers_same(&alone, &other);
         same_files();
         read_entries("many.order", &entries);
         assert_int_equal(entries.length, order.length);
@@ -244,6 +179,8 @@ static void test_same(void **state)
     }
     buffer_free(&order);
 }
+
+static const char log_path[] = "log.order"; /* where it is there, lives replay it */
 
 /* One life of the job: from an argument of the program. */
 struct life {
@@ -268,6 +205,7 @@ static void live(const struct life *life, struct outcome *outcome)
                       .refuses = life->refuses,
                       .waits_for = life->dies_at,
                       .heads = &heads,
+                      .replays = access(log_path, F_OK) == 0 ? log_path : NULL,
                       .head = {manifest, bytes}};
     workers_run(job, life->workers, life->lanes, &way, outcome);
     buffer_free(&heads.last);
@@ -277,18 +215,10 @@ static void live(const struct life *life, struct outcome *outcome)
 /* Lives in a process of its own, which is killed. */
 static void live_and_die(const struct life *life)
 {
-    int status;
     char text[64];
     snprintf(text, sizeof(text), LIFE, life->workers, life->lanes, life->incarnation, life->dies_at,
              life->dies_before, life->fails_at, life->refuses, job == job_that_waits);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        execl("/proc/self/exe", "life", text, NULL);
-        _exit(126);
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    workers_die(text);
 }
 
 /* Whether the head is of that epoch. */
@@ -323,7 +253,7 @@ static void goes_on(const struct size *lives, size_t count, const struct outcome
         if (i == 0)
             is_of_epoch(life.fails_at > 0 ? 3 : 2);
     }
-    same(alone, &outcome);
+    workers_same(alone, &outcome);
     same_files();
     remove_folder("many");
     remove_folder("alone");
@@ -341,6 +271,43 @@ static void test_death(void **state)
     remove_folder("alone");
     for (size_t i = 0; i < ARRAY_COUNT(lives); i++)
         goes_on(lives[i], ARRAY_COUNT(lives[i]), &alone);
+}
+
+/* Records between cuts. */
+static void set_cut(const char *records)
+{
+    struct arena arena = {0};
+    struct diag_list diags;
+    diag_list_init(&diags, &arena);
+    assert_int_equal(setenv("LEAT_TEST_CUT", records, 1), 0);
+    assert_true(failpoints_init(&diags));
+    arena_free(&arena);
+}
+
+/* A replay of a log of many segments, whose micro-batches end elsewhere than they would without it, goes on from heads, too: each
+ * has its own place in the log, whatever the leader has chosen by then. */
+static void test_replay_goes_on(void **state)
+{
+    static const struct size lives[] = {{3, 1}, {2, 2}, {3, 2}};
+    struct outcome plain, alone;
+    struct way way = {.registry = registry, .folder = "alone"};
+    (void)state;
+    workers_run(job, 0, 2, &way, &plain);
+    remove_folder("alone");
+    remove_folder("out");
+    set_cut("31");
+    way.order = log_path;
+    workers_run(job, 0, 2, &way, &alone);
+    set_cut("25");
+    remove_folder("alone");
+    remove_folder("out");
+    way = (struct way){.registry = registry, .folder = "alone", .replays = log_path};
+    workers_run(job, 0, 2, &way, &alone);
+    assert_int_not_equal(plain.micro_batches, alone.micro_batches);
+    same_files();
+    remove_folder("alone");
+    goes_on(lives, ARRAY_COUNT(lives), &alone);
+    assert_int_equal(unlink(log_path), 0);
 }
 
 /* All parts of the third checkpoint are there, and no head, for the first two were refused: no sink has given away what they cover. */
@@ -399,12 +366,17 @@ static void stop_alone(struct byte_buffer *manifest)
     arena_free(&arena);
 }
 
-/* Several workers go on with what a run has done that was alone. */
+static void do_nothing(struct run **runs LEAT_UNUSED, uint32_t count LEAT_UNUSED)
+{
+}
+
+/* Several workers go on with what a run has done that was alone; their first head comes at once. */
 static void test_from_alone(void **state)
 {
     struct outcome whole, outcome;
     struct byte_buffer manifest = {0};
     struct heads heads = {0};
+    bool is_seldom = job == job_of_streams;
     (void)state;
     workers_run(job, 0, 2, &(struct way){.registry = registry, .folder = "alone"}, &whole);
     same_files();
@@ -414,10 +386,11 @@ static void test_from_alone(void **state)
                       .folder = "many",
                       .incarnation = 2,
                       .heads = &heads,
+                      .waits_for = is_seldom,
+                      .meanwhile = is_seldom ? do_nothing : NULL,
                       .head = {manifest.data, manifest.length}};
-    workers_run(job, 3, 1, &way, &outcome);
-    outcome.micro_batches--; /* with the stop there was one more, without rows */
-    same(&whole, &outcome);
+    workers_run(is_seldom ? job_of_few : job, 3, 1, &way, &outcome);
+    workers_same(&whole, &outcome);
     same_files();
     buffer_free(&manifest);
     buffer_free(&heads.last);
@@ -482,12 +455,6 @@ static void test_refusals(void **state)
     struct way way = {
         .registry = registry, .folder = "many", .incarnation = 2, .head = {manifest.data, manifest.length}};
     assert_int_equal(workers_refusal(other, 0, &way), DIAG_OTHER_JOB);
-    const struct way replays = {.registry = registry, .folder = "many", .incarnation = 1, .replays = "alone"};
-    assert_int_equal(workers_refusal(other, 1, &replays), DIAG_OPTIONS_CLASH);
-    static const char stored[] = "job j { checkpoint: { dir: \"other\", store: \"file:/tmp\" } }\n"
-                                 "source a = sequence { count: 10, event_time: ts }\nsink a = null from a\n";
-    assert_int_equal(workers_refusal(stored, 1, &(struct way){.registry = registry, .folder = "many"}),
-                     DIAG_OPTIONS_CLASH);
     static const char *const files[] = {"alone/gen-*/ckpt-*/MANIFEST", "alone/gen-*/ckpt-*/state.bin"};
     for (size_t i = 0; i < ARRAY_COUNT(files); i++) {
         flip(files[i]);
@@ -523,7 +490,6 @@ static void set_knobs(unsigned fails_at)
     struct arena arena = {0};
     struct diag_list diags;
     diag_list_init(&diags, &arena);
-    assert_int_equal(setenv("LEAT_TEST_CUT", "25", 1), 0);
     assert_int_equal(setenv("LEAT_TEST_STATE", "4096", 1), 0);
     snprintf(failpoint, sizeof(failpoint), fails_at > 0 ? "ckpt.manifest=error:ENOSPC@%u" : "", fails_at);
     assert_int_equal(setenv("LEAT_FAILPOINTS", failpoint, 1), 0);
@@ -566,7 +532,6 @@ int main(int argc, char **argv)
     }
     static char refuses[] = "refuses";
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_manifest),
         cmocka_unit_test(test_same),
         cmocka_unit_test_prestate(test_same, refuses),
         cmocka_unit_test(test_unpublished),
@@ -575,12 +540,14 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_part_alone),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_death),
+        cmocka_unit_test(test_replay_goes_on),
         cmocka_unit_test_setup_teardown(test_same, begin_to_wait, end_to_wait),
         cmocka_unit_test_setup_teardown(test_from_alone, begin_to_wait, end_to_wait),
         cmocka_unit_test_setup_teardown(test_death, begin_to_wait, end_to_wait)};
     char folder[] = "worker-checkpoints-XXXXXX";
     if (mkdtemp(folder) == NULL || chdir(folder) != 0)
         return 2;
+    set_cut("25");
     set_knobs(0);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     set_job(NULL);

@@ -44,7 +44,11 @@ static bool give(struct run *run, uint32_t from, const struct byte_buffer *messa
     return is_taken;
 }
 
-enum { WORD = sizeof(uint64_t), QUEUES = 9 }; /* words before those of the stages' queues */
+enum {
+    WORD = sizeof(uint64_t),
+    WORKER = 16,
+    QUEUES = WORKER + 9
+}; /* words before those of the worker alone, and of the stages' queues */
 
 static void set_word(struct byte_buffer *message, uint32_t index, uint64_t value)
 {
@@ -78,7 +82,20 @@ static void fill(const struct run *run)
     sent->checkpoint_bytes = 100;
     sent->checkpoint_stop_us = 5;
     sent->checkpoint_stop_max_us = 70;
+    sent->store_bytes = 5000;
+    sent->store_retries = 3;
+    sent->moved_groups = 4;
+    sent->moved_operators = 1;
+    sent->moved_bytes = 3000;
+    sent->moved_changes = 200;
+    sent->move_stop_us = 90;
     sent->queue_fill[1] = 0.5;
+    sent->per_worker[run->options.peers->self] = (struct run_worker_stats){.partitions = 6,
+                                                                           .groups = 77,
+                                                                           .busy_share = 0.25,
+                                                                           .traffic = {1000, 20, 3000, 150},
+                                                                           .waiting_bytes = 700,
+                                                                           .spilled_bytes = 90000};
     for (uint32_t i = 0; i < NODES; i++)
         sent->nodes[i].dead_reason = "";
     sent->nodes[WINDOW].counters = (struct counters){.in = 30, .absorbed = 32, .held = UINT64_MAX - 1};
@@ -144,6 +161,16 @@ static void refuse(struct run *run)
     assert_true(give(run, ANOTHER, &message));
     set_word(&message, QUEUES + run->plan->stages_count, NODES + 1);
     assert_false(give(run, ANOTHER, &message));
+    double too_busy = 1.5;
+    uint64_t busy, beyond[][2] = {{0, UINT64_C(1) << 32}, {1, KEY_GROUPS + 1}, {2, 0}, {6, (uint64_t)-2}};
+    memcpy(&busy, &too_busy, sizeof(busy));
+    beyond[2][1] = busy;
+    for (size_t i = 0; i < ARRAY_COUNT(beyond); i++) {
+        put(run, ANOTHER, false, &message);
+        assert_true(give(run, ANOTHER, &message));
+        set_word(&message, WORKER + (uint32_t)beyond[i][0], beyond[i][1]);
+        assert_false(give(run, ANOTHER, &message));
+    }
     sent->lanes = 2;
     assert_false(say(run, ANOTHER, false));
     sent->lanes = 1;
@@ -298,6 +325,7 @@ static void add(struct run *run)
     strcpy(sent->nodes[SINK].note, "another");
     sent->checkpoint_stop_us = 7;
     sent->checkpoint_stop_max_us = 7;
+    sent->move_stop_us = 8;
     sent->queue_fill[1] = 0.25;
     report->items[0].value = 8;
     report->items[1].value = 1;
@@ -320,6 +348,9 @@ static void add(struct run *run)
         assert_int_equal(own->checkpoint_bytes, 200);
         assert_int_equal(own->checkpoint_stop_us, 7);
         assert_int_equal(own->checkpoint_stop_max_us, 70);
+        assert_true(own->store_bytes == 10000 && own->store_retries == 6);
+        assert_true(own->moved_groups == 8 && own->moved_operators == 2);
+        assert_true(own->moved_bytes == 6000 && own->moved_changes == 400 && own->move_stop_us == 90);
         assert_true(own->queue_fill[1] == 0.5);
         const struct run_node_stats *window = &own->nodes[WINDOW];
         assert_int_equal(window->counters.in, 60);
@@ -347,6 +378,41 @@ static void test_added(void **state)
     workers_look(job, WORKERS, LEADER, &(struct way){0}, add);
 }
 
+/* What is told of each worker is not added; of one that has said nothing there is nothing. */
+static void tell_apart(struct run *run)
+{
+    const struct run_peers *before = run->options.peers;
+    struct run_peers peers = *before;
+    static const char *const addresses[WORKERS] = {"one", "two", "three"};
+    peers.addresses = addresses;
+    run->options.peers = &peers;
+    fill(run);
+    assert_true(say(run, OTHER, false));
+    run_stats(run, own);
+    const struct run_worker_stats *of = own->per_worker;
+    assert_true(of[LEADER].is_known && of[OTHER].is_known && !of[ANOTHER].is_known);
+    for (uint32_t i = 0; i < WORKERS; i++)
+        assert_string_equal(of[i].address, addresses[i]);
+    assert_int_equal(of[OTHER].partitions, 6);
+    assert_int_equal(of[OTHER].groups, 77);
+    assert_true(of[OTHER].busy_share > 0.2 && of[OTHER].busy_share < 0.3);
+    assert_int_equal(of[OTHER].records_life, 40);
+    assert_int_equal(of[OTHER].traffic.sent_bytes, 1000);
+    assert_int_equal(of[OTHER].traffic.sent_frames, 20);
+    assert_int_equal(of[OTHER].traffic.received_bytes, 3000);
+    assert_int_equal(of[OTHER].traffic.round_trip_us, 150);
+    assert_int_equal(of[OTHER].waiting_bytes, 700);
+    assert_int_equal(of[OTHER].spilled_bytes, 90000);
+    assert_in_range(of[LEADER].groups, KEY_GROUPS / WORKERS, KEY_GROUPS / WORKERS + 1);
+    run->options.peers = before;
+}
+
+static void test_apart(void **state)
+{
+    (void)state;
+    workers_look(job, WORKERS, LEADER, &(struct way){0}, tell_apart);
+}
+
 /* Several workers know what is one's alone. */
 static void add_known(struct run *run)
 {
@@ -367,7 +433,7 @@ static void test_known(void **state)
 static uint32_t messages;
 static const uint64_t below_zero = UINT64_MAX - 4;
 
-static void count_message(void *engine, uint32_t to, struct str message)
+static bool count_message(void *engine, uint32_t to, struct str message)
 {
     uint64_t words[3];
     (void)engine;
@@ -378,11 +444,13 @@ static void count_message(void *engine, uint32_t to, struct str message)
     assert_int_equal(words[2], 0);
     assert_non_null(memmem(message.data, message.length, &below_zero, sizeof(below_zero)));
     messages++;
+    return true;
 }
 
 static void send_some(struct run *run)
 {
-    struct run_peers peers = *run->options.peers;
+    static struct run_peers peers; /* until the run is freed */
+    peers = *run->options.peers;
     peers.send = count_message;
     run->options.peers = &peers;
     messages = 0;
@@ -407,8 +475,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_refused), cmocka_unit_test(test_not_the_leader),
                                        cmocka_unit_test(test_full),    cmocka_unit_test(test_much),
-                                       cmocka_unit_test(test_added),   cmocka_unit_test(test_known),
-                                       cmocka_unit_test(test_sent)};
+                                       cmocka_unit_test(test_added),   cmocka_unit_test(test_apart),
+                                       cmocka_unit_test(test_known),   cmocka_unit_test(test_sent)};
     own = mem_calloc(1, sizeof(*own));
     sent = mem_calloc(1, sizeof(*sent));
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 #include "watched.h"
 #include "workers.h"
 
+#include "core/mem.h"
 #include "core/os.h"
 #include "run/head.h"
 
@@ -83,6 +84,21 @@ static void test_taken_over(void **state)
     char *error = workers_fail(job, 2, 1, &way);
     assert_non_null(strstr(error, "another process has taken over `many/1`"));
     assert_true(heads.refused >= 5 && heads.refused <= 7);
+    free(error);
+    remove_folder("many");
+}
+
+/* What a worker fails of is told, also where it does not know then whether another one has its part. */
+static void test_fails_uncertain(void **state)
+{
+    struct heads heads = {0};
+    struct way way = {
+        .registry = registry, .folder = "many", .incarnation = 1, .is_uncertain = true, .heads = &heads};
+    (void)state;
+    watched = (struct watched){.breaks = true};
+    char *error = workers_fail(job, 2, 1, &way);
+    assert_non_null(strstr(error, "it is full"));
+    watched = (struct watched){0};
     free(error);
     remove_folder("many");
 }
@@ -206,7 +222,8 @@ static void test_modes(void **state)
         struct str head;
         enum diag_code expected;
     } starts[] = {{2, RUN_RESUME, none, DIAG_RESUME_OR_FRESH},
-                  {2, RUN_FROM, none, DIAG_OPTIONS_CLASH},
+                  {2, RUN_FROM, none, DIAG_NO_CHECKPOINT},
+                  {2, RUN_FROM, head, DIAG_RESUME_OR_FRESH},
                   {2, RUN_FRESH, head, DIAG_RESUME_OR_FRESH},
                   {0, RUN_FRESH, head, DIAG_RESUME_OR_FRESH},
                   {0, RUN_FROM, head, DIAG_RESUME_OR_FRESH},
@@ -217,6 +234,7 @@ static void test_modes(void **state)
                           .folder = "many",
                           .incarnation = 2,
                           .mode = starts[i].mode,
+                          .from = "nowhere",
                           .head = starts[i].head};
         assert_int_equal(workers_refusal(job, starts[i].workers, &way), starts[i].expected);
     }
@@ -250,30 +268,38 @@ static void test_paths(void **state)
     remove_folder("alone");
 }
 
+/* Writes the head as a file below heads/, whose path it sets. */
+static void write_head(uint32_t incarnation, const struct byte_buffer *manifest, char path[64])
+{
+    struct arena arena = {0};
+    struct diag_list diags;
+    struct run_head *head = mem_alloc(sizeof(*head));
+    const char *why;
+    struct str bytes = {manifest->data, manifest->length};
+    diag_list_init(&diags, &arena);
+    assert_true(run_head_decode(bytes, head, &why));
+    assert_true(run_head_write("heads", incarnation, head->epoch, bytes, &diags));
+    snprintf(path, 64, "heads/head-%06u-%012llu", incarnation, (unsigned long long)head->epoch);
+    free(head);
+    arena_free(&arena);
+}
+
 /* A run that is alone begins with the state of several workers, by the file of their head; also when it dies before its first checkpoint
  * and is started again without the file. */
 static void test_from(void **state)
 {
     struct outcome whole, outcome;
     struct heads heads = {0};
-    struct arena arena = {0};
-    struct diag_list diags;
-    struct run_head head;
-    const char *why;
     char path[64];
     (void)state;
-    diag_list_init(&diags, &arena);
     workers_run(job, 0, 2, &(struct way){.registry = registry, .folder = "alone"}, &whole);
     remove_folder("alone");
     struct way many = {
         .registry = registry, .folder = "many", .incarnation = 7, .stops_after = 300, .heads = &heads};
     workers_run(job, 3, 1, &many, &outcome);
     assert_false(outcome.is_finished);
-    struct str manifest = {heads.last.data, heads.last.length};
-    assert_true(run_head_decode(manifest, &head, &why));
     assert_true(count_files("many/*/gen-000007/ckpt-*/db/*.sst") > 1); /* not all state is in memory */
-    assert_true(run_head_write("heads", 7, head.epoch, manifest, &diags));
-    snprintf(path, sizeof(path), "heads/head-000007-%012llu", (unsigned long long)head.epoch);
+    write_head(7, &heads.last, path);
     struct way from = {.registry = registry, .mode = RUN_FROM, .from = path};
     assert_int_equal(workers_refusal(job, 0, &from), DIAG_NONE);
     workers_run(job, 0, 2, &(struct way){.registry = registry, .folder = "alone"}, &outcome);
@@ -288,19 +314,70 @@ static void test_from(void **state)
     assert_int_equal(workers_refusal(job, 0, &from), DIAG_CHECKPOINT_DAMAGED);
     from.from = "heads/none";
     assert_int_equal(workers_refusal(job, 0, &from), DIAG_NO_CHECKPOINT);
-    arena_free(&arena);
     buffer_free(&heads.last);
     remove_folder("alone");
     remove_folder("heads");
     remove_folder("many");
 }
 
+/* Several workers begin with the state of another run, of one that was alone and of several workers: again in a second incarnation,
+ * for the first one had no head. Then they go on from their own head. */
+static void test_workers_from(void **state)
+{
+    struct outcome whole, outcome;
+    struct heads heads = {0}, others = {0};
+    struct byte_buffer manifest = {0};
+    char path[64];
+    (void)state;
+    workers_run(job, 0, 2, &(struct way){.registry = registry, .folder = "alone"}, &whole);
+    remove_folder("alone");
+    stop_alone(&manifest, 300);
+    struct way way = {.registry = registry,
+                      .folder = "first",
+                      .incarnation = 1,
+                      .mode = RUN_FROM,
+                      .from = "alone",
+                      .heads = &heads};
+    assert_int_equal(workers_refusal(job, 2, &way), DIAG_NONE);
+    way.incarnation = 2;
+    way.stops_after = 600;
+    workers_run(job, 2, 2, &way, &outcome);
+    assert_false(outcome.is_finished);
+    write_head(2, &heads.last, path);
+    way = (struct way){.registry = registry,
+                       .folder = "second",
+                       .incarnation = 1,
+                       .mode = RUN_FROM,
+                       .from = path,
+                       .stops_after = 800,
+                       .heads = &others};
+    workers_run(job, 3, 1, &way, &outcome);
+    assert_false(outcome.is_finished);
+    way.stops_after = 0;
+    way.incarnation = 2;
+    assert_int_equal(workers_refusal(job, 3, &way), DIAG_RESUME_OR_FRESH); /* there is a head */
+    way.mode = RUN_AUTO;
+    way.head = (struct str){others.last.data, others.last.length};
+    workers_run(job, 2, 1, &way, &outcome);
+    assert_true(outcome.is_finished);
+    assert_string_equal(outcome.notes[0], whole.notes[0]);
+    buffer_free(&manifest);
+    buffer_free(&heads.last);
+    buffer_free(&others.last);
+    remove_folder("alone");
+    remove_folder("heads");
+    remove_folder("first");
+    remove_folder("second");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_abandoned),  cmocka_unit_test(test_stopped),
-                                       cmocka_unit_test(test_taken_over), cmocka_unit_test(test_known),
-                                       cmocka_unit_test(test_anew),       cmocka_unit_test(test_modes),
-                                       cmocka_unit_test(test_paths),      cmocka_unit_test(test_from)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_abandoned),  cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_taken_over), cmocka_unit_test(test_fails_uncertain),
+        cmocka_unit_test(test_known),      cmocka_unit_test(test_anew),
+        cmocka_unit_test(test_modes),      cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_from),       cmocka_unit_test(test_workers_from)};
     char folder[] = "worker-parts-XXXXXX";
     registry = registry_watched(&operator_gate);
     struct arena arena = {0};

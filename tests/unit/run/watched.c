@@ -4,6 +4,7 @@
 #include "run/base/peers.h"
 
 #include <glob.h>
+#include <stdio.h>
 
 extern const struct sink_kind sink_null;
 
@@ -25,6 +26,14 @@ static bool fence(struct sink_context *context)
     watched.known_next = watched.knows_next ? context->known_next(context->engine) : 0;
     memcpy(watched.run_id, context->run_id, sizeof(watched.run_id));
     return true;
+}
+
+static bool write_rows(struct sink_context *context, const struct batch *batch)
+{
+    if (!watched.breaks)
+        return sink_null.write(context, batch);
+    snprintf(context->error, sizeof(context->error), "it is full");
+    return false;
 }
 
 static bool snapshot(struct sink_context *context, struct snapshot_writer *writer)
@@ -53,6 +62,7 @@ const struct registry *registry_watched(const struct operator_kind *kind)
     sink = sink_null;
     sink.name = "watched";
     sink.fence = fence;
+    sink.write = write_rows;
     sink.snapshot = snapshot;
     list[count] = &sink;
     registry.sinks = list;

@@ -13,6 +13,7 @@ const struct registry *registry_watched(const struct operator_kind *kind);
 struct watched {
     atomic_uint fails;  /* so many snapshots fail, of a worker that does not lead */
     atomic_uint failed; /* so many have */
+    bool breaks;        /* no row can be written */
     size_t most_parts;  /* in all directories FOLDER/N, when one failed */
     uint32_t fences;    /* calls of `fence`, and what the last one was told: */
     bool knows_next;    /* what the run knows to be out: micro-batches before known_next */

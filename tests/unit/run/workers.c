@@ -14,6 +14,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -21,7 +22,9 @@
 /* Messages of one sender to one receiver. */
 struct queue {
     struct byte_buffer bytes; /* each with its length before it */
+    size_t flushed;           /* of the bytes: the sender has let them go */
     size_t taken;
+    bool has_refused; /* for want of room; the sender's run has not been told that there is room since */
 };
 
 struct worker {
@@ -34,26 +37,53 @@ struct worker {
     pthread_cond_t condition;
     pthread_t thread;
     uint64_t draws;
+    uint64_t refusals; /* times that a link to this worker was full */
     bool must_end;
 };
 
 struct workers {
+    uint8_t homes[PLAN_STAGES_MAX]; /* run_peers.homes */
     uint32_t count;
     uint64_t seed;
     const struct way *way;
     struct worker items[RUN_WORKERS_MAX];
 };
 
-static void send_message(void *engine, uint32_t to, struct str message)
+/* Implements run_peers.send: as a link with such a window. */
+static bool send_message(void *engine, uint32_t to, struct str message)
 {
     struct worker *from = engine, *worker = &from->workers->items[to];
     uint64_t length = message.length;
+    size_t window = from->workers->way != NULL ? from->workers->way->window : 0;
     pthread_mutex_lock(&worker->mutex);
     struct queue *queue = &worker->queues[from->peers.self];
-    buffer_append(&queue->bytes, &length, sizeof(length));
-    buffer_append(&queue->bytes, message.data, message.length);
-    pthread_cond_signal(&worker->condition);
+    size_t left = queue->bytes.length - queue->taken;
+    bool has_room = window == 0 || left == 0 || left + sizeof(length) + message.length <= window;
+    if (has_room) {
+        buffer_append(&queue->bytes, &length, sizeof(length));
+        buffer_append(&queue->bytes, message.data, message.length);
+    } else {
+        worker->refusals += !queue->has_refused;
+        queue->has_refused = true;
+        queue->flushed = queue->bytes.length; /* a full link carries what it has */
+        pthread_cond_signal(&worker->condition);
+    }
     pthread_mutex_unlock(&worker->mutex);
+    return has_room;
+}
+
+/* Implements run_peers.flush: no message arrives before it. */
+static void flush(void *engine)
+{
+    struct worker *from = engine;
+    for (uint32_t to = 0; to < from->workers->count; to++) {
+        struct worker *worker = &from->workers->items[to];
+        struct queue *queue = &worker->queues[from->peers.self];
+        pthread_mutex_lock(&worker->mutex);
+        queue->flushed = queue->bytes.length;
+        pthread_cond_signal(&worker->condition);
+        pthread_mutex_unlock(&worker->mutex);
+    }
 }
 
 struct workers *workers_new(uint32_t count, uint64_t seed)
@@ -69,6 +99,7 @@ struct workers *workers_new(uint32_t count, uint64_t seed)
                                            .count = count,
                                            .leader = (uint32_t)(seed % count),
                                            .send = send_message,
+                                           .flush = flush,
                                            .engine = worker};
         pthread_mutex_init(&worker->mutex, NULL);
         pthread_cond_init(&worker->condition, NULL);
@@ -88,7 +119,7 @@ static struct queue *choose(struct worker *worker)
     uint64_t draw = key_hash((struct key){worker->workers->seed + worker->peers.self, worker->draws++});
     for (uint32_t i = 0; i < count; i++) {
         struct queue *queue = &worker->queues[(draw + i) % count];
-        if (queue->taken < queue->bytes.length)
+        if (queue->taken < queue->flushed)
             return queue;
     }
     return NULL;
@@ -115,11 +146,15 @@ static void *deliver(void *argument)
         buffer_append(&message, queue->bytes.data + queue->taken + sizeof(length), length);
         queue->taken += sizeof(length) + length;
         if (queue->taken == queue->bytes.length)
-            queue->taken = queue->bytes.length = 0;
+            queue->taken = queue->flushed = queue->bytes.length = 0;
         uint32_t from = (uint32_t)(queue - worker->queues);
+        bool has_room = queue->has_refused && queue->taken == queue->bytes.length;
+        queue->has_refused = queue->has_refused && !has_room;
         pthread_mutex_unlock(&worker->mutex);
         bool is_good = run_receive(worker->run, from, (struct str){message.data, message.length});
         leat_assert(is_good);
+        if (has_room)
+            run_has_room(worker->workers->items[from].run, worker->peers.self);
     }
     buffer_free(&message);
     return NULL;
@@ -260,16 +295,27 @@ static bool publish(void *engine, uint64_t epoch, struct str manifest)
     return true;
 }
 
+/* Implements run_peers.is_replaced. */
+static bool seems_replaced(void *engine)
+{
+    const struct worker *worker = engine;
+    return worker->run != NULL && run_is_failing(worker->run);
+}
+
 static void set_checkpoints(struct workers *workers, const struct way *way)
 {
     workers->way = way;
+    for (uint32_t stage = 0; stage < PLAN_STAGES_MAX; stage++)
+        workers->homes[stage] = (uint8_t)((stage + way->homes) % workers->count);
     for (uint32_t i = 0; i < workers->count && way->folder != NULL; i++) {
         struct worker *worker = &workers->items[i];
         snprintf(worker->directory, sizeof(worker->directory), "%s/%u", way->folder, i);
         worker->peers.directory = worker->directory;
+        worker->peers.homes = way->homes == 0 ? NULL : workers->homes;
         worker->peers.incarnation = way->incarnation;
         memset(worker->peers.job_run, 7, sizeof(worker->peers.job_run));
         worker->peers.publish = publish;
+        worker->peers.is_replaced = way->is_uncertain ? seems_replaced : NULL;
     }
 }
 
@@ -297,6 +343,7 @@ static void collect(struct run *leader, struct outcome *outcome)
     outcome->micro_batches = stats->micro_batches;
     outcome->nodes = stats->nodes_count;
     outcome->records = stats->records;
+    outcome->moved_groups = stats->moved_groups;
     uint64_t begin = 0;
     for (uint32_t i = 0; i < stats->nodes_count; i++)
         begin += stats->nodes[i].node->tag == PLAN_SOURCE ? stats->nodes[i].begin_in : 0;
@@ -339,13 +386,14 @@ static void make(struct worker_run *w, const char *text, uint32_t lanes, const s
     struct plan_options plan_options = {.registry = registry};
     bool is_good = lang_expand(job, &w->arena, &w->diags, NULL);
     struct plan *plan = is_good ? plan_make(job, &plan_options, &w->arena, &w->diags) : NULL;
-    bool is_leader = peers == NULL || peers->self == peers->leader;
     struct run_options options = {.lanes = lanes,
                                   .head = way->head,
                                   .mode = way->mode,
+                                  .move_seed = way->move_seed,
+                                  .balances = way->balances,
                                   .from = way->from,
                                   .until_us = way->until_us == 0 ? TIME_MAX : way->until_us,
-                                  .record_order = is_leader ? way->order : NULL,
+                                  .record_order = way->order,
                                   .order = way->replays,
                                   .peers = peers};
     w->run = plan != NULL ? run_new(plan, &options, &w->diags) : NULL;
@@ -467,7 +515,8 @@ static uint64_t heads_refused(const struct way *way)
 void workers_run(const char *text, uint32_t count, uint32_t lanes, const struct way *way,
                  struct outcome *outcome)
 {
-    struct workers *workers = count > 0 ? workers_new(count, lanes + count) : NULL;
+    struct workers *workers =
+        count > 0 ? workers_new(count, lanes + count + (way != NULL ? way->seed : 0)) : NULL;
     struct worker_run all[RUN_WORKERS_MAX];
     struct run *runs[RUN_WORKERS_MAX];
     uint32_t runs_count = MAX(count, 1);
@@ -478,6 +527,8 @@ void workers_run(const char *text, uint32_t count, uint32_t lanes, const struct 
             set_checkpoints(workers, way);
         prepare(&all[i], text, lanes, count > 0 ? workers_peers(workers, i) : NULL, way);
         runs[i] = all[i].run;
+        if (way->is_tight)
+            runs[i]->waiting_budget = way->waiting_budget;
     }
     if (count > 0)
         workers_begin(workers, runs);
@@ -501,10 +552,35 @@ void workers_run(const char *text, uint32_t count, uint32_t lanes, const struct 
     if (count > 0)
         workers_end(workers);
     collect(leader, outcome);
+    for (uint32_t i = 0; i < count; i++)
+        outcome->refusals += workers->items[i].refusals;
     for (uint32_t i = 0; i < runs_count; i++) {
         run_free(runs[i]);
         arena_free(&all[i].arena);
     }
     if (count > 0)
         workers_free(workers);
+}
+
+void workers_same(const struct outcome *one, const struct outcome *other)
+{
+    assert_int_equal(one->sinks, other->sinks);
+    for (uint32_t i = 0; i < one->sinks; i++)
+        assert_string_equal(one->notes[i], other->notes[i]);
+    assert_memory_equal(one->counters, other->counters, one->nodes * sizeof(one->counters[0]));
+    assert_int_equal(one->micro_batches, other->micro_batches);
+    assert_int_equal(one->is_finished, other->is_finished);
+}
+
+void workers_die(const char *life)
+{
+    int status;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        execl("/proc/self/exe", "life", life, NULL);
+        _exit(126);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }

@@ -23,7 +23,8 @@ struct outcome {
     char notes[SINKS_MAX][NOTE_BYTES]; /* of each sink: rows and digest of a null sink */
     struct counters counters[PLAN_NODES_MAX];
     uint32_t sinks, nodes;
-    uint64_t micro_batches, records;
+    uint64_t micro_batches, records, moved_groups;
+    uint64_t refusals; /* times that a link was full */
     bool is_finished;
 };
 
@@ -31,9 +32,13 @@ struct outcome {
 struct way {
     const struct registry *registry; /* NULL: the built-in kinds */
     bool is_refused;                 /* the leader refuses to begin */
-    int64_t until_us;                /* order time; 0: to its end */
-    const char *order;               /* path of the order log to write; NULL: none */
-    const char *replays;             /* path of the order log to replay; NULL: none */
+    uint64_t seed; /* of who leads, and of the order in which messages of several senders come */
+    bool is_tight; /* rows that wait may take waiting_budget bytes of memory at each worker */
+    size_t waiting_budget;
+    size_t window;       /* bytes of messages that a link has room for, one message at least; 0: any number */
+    int64_t until_us;    /* order time; 0: to its end */
+    const char *order;   /* path of the order log to write; NULL: none */
+    const char *replays; /* path of the order log to replay; NULL: none */
     uint64_t
         stops_after; /* the last worker stops it, once so many micro-batches are formed; 0: it does not */
     /* Called when all runs have started; returns before they are waited for. NULL: nothing is done meanwhile, but for checkpoints that
@@ -48,12 +53,17 @@ struct way {
     uint64_t stops_at; /* the last worker stops the job, once so many heads were not taken; 0: it does not */
     /* Another process takes over the leader's directory when so many were not taken; 0: none does. */
     uint64_t taken_at;
+    bool is_uncertain;   /* no worker knows whether it is replaced: who fails counts as replaced */
     uint64_t dies_at;    /* the process is killed when it has published so many heads; 0: it is not */
     bool dies_before;    /* with dies_at: before the last one of them is the head */
     uint64_t waits_for;  /* the job does not come to its end before it has published so many heads */
     struct heads *heads; /* gets what was published */
     struct str head;     /* with which the job begins; length 0: none */
     enum run_start_mode mode;
+    uint64_t move_seed; /* key groups move by chance; 0: none does */
+    bool balances;      /* they move by load */
+    uint32_t
+        homes; /* stages with one instance are this many workers behind where they would be; 0: where they would be */
     const char *from; /* with RUN_FROM */
 };
 
@@ -75,6 +85,11 @@ char *workers_fail(const char *text, uint32_t count, uint32_t lanes, const struc
 /* Runs a job on so many workers, 0: alone, each with so many lanes. way: NULL: to its end. Fails the test where the job fails. */
 void workers_run(const char *text, uint32_t count, uint32_t lanes, const struct way *way,
                  struct outcome *outcome);
+
+/* Fails the test where two runs of a job, in whatever lives, differ: in what sinks got, counters, micro-batches, the end. */
+void workers_same(const struct outcome *one, const struct outcome *other);
+/* Starts this program again as `life TEXT`, and waits until it is killed; fails the test where it ends in another way. */
+void workers_die(const char *life);
 
 /* The first error with which the first of so many workers, 0: a run alone, refuses to begin; DIAG_NONE: it begins. */
 enum diag_code workers_refusal(const char *text, uint32_t count, const struct way *way);

@@ -17,6 +17,7 @@ void run_open_state(struct run *r, struct checkpoint *from, const struct group_s
     struct state_stores_options options = {.path = checkpoint_database_path(r->f.dir, 0, &r->f.arena),
                                            .count = r->databases,
                                            .memory_bytes = STORE_MEMORY,
+                                           .are_shared = r->databases == 1,
                                            .from = from};
     assert_true(state_stores_open(&r->stores, &options, &r->f.diags));
     struct state_store *first = r->stores.items[0], *last = r->stores.items[r->databases - 1];

@@ -6,9 +6,11 @@
 
 #include "core/os.h"
 
+#include <glob.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <xxhash.h>
 
 #include <cmocka.h>
@@ -43,21 +45,50 @@ static void add_entry(void *argument, const struct keyed_slot *slot)
     content->entries_sum += XXH3_64bits(value, bytes) * 31 + key_hash(slot->key);
 }
 
-/* Opens the directory, with its lock, reads the newest checkpoint as a start does, and says what it has of `counted`. */
+/* Opens the directory, with its lock, and the state of its newest checkpoint, as a start does; of that, databases are there. */
+static struct checkpoint *open_there(struct run *there, const char *path, const struct group_set *groups)
+{
+    struct checkpoint *found;
+    diag_list_init(&there->f.diags, &there->f.arena);
+    there->f.dir = checkpoint_dir_open(
+        &(struct checkpoint_dir_options){
+            .path = path, .fingerprint = STR("job"), .profile = STR("cpu"), .groups = groups},
+        &there->f.diags);
+    assert_int_equal(checkpoint_find(there->f.dir, &found, &there->f.diags), CHECKPOINT_FOUND);
+    assert_true(checkpoint_start_generation(there->f.dir, found, &there->f.diags));
+    run_open_state(there, found, groups);
+    return found;
+}
+
+/* Says what the state has of `counted`, and closes all. */
+static struct content close_there(struct run *there, struct checkpoint *found,
+                                  const struct group_set *counted)
+{
+    struct content content = {0};
+    assert_true(time_queue_restored(there->queue, 0));
+    checkpoint_close(found);
+    for (uint32_t g = group_set_next(counted, 0); g < KEY_GROUPS; g = group_set_next(counted, g + 1))
+        keyed_scan_group(there->table, g, add_entry, &content);
+    struct time_record record;
+    while (time_queue_pop(there->queue, TIME_MAX, &record)) {
+        if (!group_set_has(counted, key_group(record.hash)))
+            continue;
+        content.records++;
+        content.records_sum += record.hash * 31 + record.sequence * 7 + (uint64_t)record.time_us;
+    }
+    run_close_state(there);
+    assert_int_equal(there->f.diags.count, 0);
+    checkpoint_dir_close(there->f.dir);
+    arena_free(&there->f.arena);
+    return content;
+}
+
+/* What the newest checkpoint in the directory has of `counted`. */
 static struct content load(struct run *r, const char *path, const struct group_set *groups,
                            const struct group_set *counted)
 {
-    struct content content = {0};
     struct run there = {.budget = r->budget, .databases = 1};
-    diag_list_init(&there.f.diags, &there.f.arena);
-    there.f.dir = checkpoint_dir_open(
-        &(struct checkpoint_dir_options){
-            .path = path, .fingerprint = STR("job"), .profile = STR("cpu"), .groups = groups},
-        &there.f.diags);
-    struct checkpoint *found;
-    assert_int_equal(checkpoint_find(there.f.dir, &found, &there.f.diags), CHECKPOINT_FOUND);
-    assert_true(checkpoint_start_generation(there.f.dir, found, &there.f.diags));
-    run_open_state(&there, found, groups);
+    struct checkpoint *found = open_there(&there, path, groups);
     for (uint32_t i = 1; i <= 2; i++) {
         struct snapshot_reader *reader =
             checkpoint_reader(found, i == 1 ? "op/1/" : "op/2/", groups, &there.f.diags);
@@ -68,22 +99,18 @@ static struct content load(struct run *r, const char *path, const struct group_s
                                : time_queue_restore(there.queue, reader, record, 0, &there.f.diags));
         assert_true(checkpoint_reader_close(reader));
     }
-    assert_true(time_queue_restored(there.queue, 0));
-    checkpoint_close(found);
-    for (uint32_t g = group_set_next(counted, 0); g < KEY_GROUPS; g = group_set_next(counted, g + 1))
-        keyed_scan_group(there.table, g, add_entry, &content);
-    struct time_record record;
-    while (time_queue_pop(there.queue, TIME_MAX, &record)) {
-        if (!group_set_has(counted, key_group(record.hash)))
-            continue;
-        content.records++;
-        content.records_sum += record.hash * 31 + record.sequence * 7 + (uint64_t)record.time_us;
-    }
-    run_close_state(&there);
-    assert_int_equal(there.f.diags.count, 0);
-    checkpoint_dir_close(there.f.dir);
-    arena_free(&there.f.arena);
-    return content;
+    return close_there(&there, found, counted);
+}
+
+/* What its database has of `counted`, once it has forgotten other groups. */
+static struct content load_database(struct run *r, const char *path, const struct group_set *forgotten,
+                                    const struct group_set *counted)
+{
+    struct run there = {.budget = r->budget, .databases = 1};
+    struct checkpoint *found = open_there(&there, path, NULL);
+    assert_true(keyed_table_forget_groups(there.table, forgotten) &&
+                time_queue_forget_groups(there.queue, forgotten));
+    return close_there(&there, found, counted);
 }
 
 static const char *target(struct run *r, const char *name)
@@ -170,6 +197,74 @@ static void test_restore_groups(void **state)
     (void)state;
     check_restore_groups(1);
     check_restore_groups(2);
+}
+
+/* Of groups that have gone to another worker a database that goes on keeps nothing, and of the others all. */
+static void test_forget_groups(void **state)
+{
+    struct run r;
+    struct group_set none = {.words = {0}}, gone = groups_of("3, 100-171, 500-719"),
+                     stay = groups_of("0-2, 4-99, 172-499");
+    (void)state;
+    run_begin(&r, LITTLE, ENTRIES);
+    run_change(&r, 1, 1);
+    run_publish(&r, 1, true);
+    put(&r, 1);
+    restore_whole(&r);
+    const char *path = target(&r, "whole");
+    struct content before = load_database(&r, path, &none, &gone),
+                   after = load_database(&r, path, &gone, &gone);
+    assert_true(before.entries > 1000 && before.records > 1000);
+    assert_true(after.entries == 0 && after.records == 0);
+    before = load_database(&r, path, &none, &stay);
+    after = load_database(&r, path, &gone, &stay);
+    assert_true(before.entries > 1000 && before.records > 1000);
+    assert_memory_equal(&before, &after, sizeof(before));
+    run_end(&r);
+}
+
+/* How many table files of a checkpoint are those of another one. */
+static uint32_t count_shared(struct run *r, const char *one, const char *other)
+{
+    glob_t files;
+    uint32_t shared = 0;
+    assert_int_equal(glob(arena_printf(&r->f.arena, "%s/db/*.sst", one), 0, NULL, &files), 0);
+    for (size_t i = 0; i < files.gl_pathc; i++) {
+        struct stat here, there;
+        const char *path = arena_printf(&r->f.arena, "%s/db%s", other, strrchr(files.gl_pathv[i], '/'));
+        assert_int_equal(stat(files.gl_pathv[i], &here), 0);
+        shared += stat(path, &there) == 0 && here.st_ino == there.st_ino;
+    }
+    globfree(&files);
+    return shared;
+}
+
+/* The first checkpoint of a life that goes on with databases as they were links their files; a base that copies them follows soon. */
+static void test_share_databases(void **state)
+{
+    struct run r, there = {.budget = LITTLE, .databases = 1, .entries = 2000, .meanwhile = 1, .records = 1};
+    uint64_t epoch = 2;
+    (void)state;
+    run_begin(&r, LITTLE, ENTRIES);
+    run_change(&r, 1, 1);
+    run_publish(&r, 1, true);
+    put(&r, 1);
+    restore_whole(&r);
+    struct checkpoint *found = open_there(&there, target(&r, "whole"), NULL);
+    checkpoint_share_databases(there.f.dir, found, 0);
+    run_publish(&there, epoch, true);
+    const char *first = target(&r, "whole/gen-000001/ckpt-000000000001"),
+               *linked = target(&r, "whole/gen-000002/ckpt-000000000002");
+    assert_true(count_shared(&r, first, linked) > 0);
+    while (!checkpoint_wants_base(there.f.dir))
+        run_publish(&there, ++epoch, false);
+    assert_true(epoch <= 2 + CHECKPOINT_CHAIN_MAX / 2);
+    run_publish(&there, ++epoch, true);
+    const char *copied = arena_printf(&r.f.arena, "%s/gen-000002/ckpt-%012llu", target(&r, "whole"),
+                                      (unsigned long long)epoch);
+    assert_int_equal(count_shared(&r, linked, copied), 0);
+    (void)close_there(&there, found, &(struct group_set){.words = {0}});
+    run_end(&r);
 }
 
 static void demand_refused(struct run *r, const char *name, const struct group_set *groups)
@@ -377,9 +472,10 @@ static void test_no_pieces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_restore_groups), cmocka_unit_test(test_restore_database),
-        cmocka_unit_test(test_other_groups),   cmocka_unit_test(test_published_groups),
-        cmocka_unit_test(test_full_disk),      cmocka_unit_test(test_damaged_piece),
+        cmocka_unit_test(test_restore_groups),  cmocka_unit_test(test_forget_groups),
+        cmocka_unit_test(test_share_databases), cmocka_unit_test(test_restore_database),
+        cmocka_unit_test(test_other_groups),    cmocka_unit_test(test_published_groups),
+        cmocka_unit_test(test_full_disk),       cmocka_unit_test(test_damaged_piece),
         cmocka_unit_test(test_no_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

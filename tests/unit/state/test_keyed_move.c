@@ -334,10 +334,45 @@ static void test_changes_need_no_room(void **state)
     close_world(world);
 }
 
+/* What a group weighs is what giving it away gives, about: in memory and in the database. */
+static void check_weight(struct home *home)
+{
+    uint64_t weights[KEY_GROUPS] = {0}, all = 0, given = 0;
+    keyed_table_weigh(home->table, weights);
+    for (uint32_t group = 0; group < KEY_GROUPS; group++) {
+        struct byte_buffer out = {0};
+        assert_true(keyed_table_give_base(home->table, group, &out));
+        assert_true(out.length == 0 || (weights[group] > out.length / 4 && weights[group] < 4 * out.length));
+        all += weights[group];
+        given += out.length;
+        buffer_free(&out);
+    }
+    assert_true(all > given / 2 && all < 2 * given);
+}
+
+static void test_weigh(void **state)
+{
+    (void)state;
+    const size_t budgets[] = {ROOMY, BUDGET};
+    for (size_t i = 0; i < ARRAY_COUNT(budgets); i++) {
+        struct world *world = open_world(budgets[i], 25 * KEYS);
+        struct home *home = &world->homes[0];
+        uint64_t weights[KEY_GROUPS] = {0};
+        keyed_table_weigh(home->table, weights);
+        for (uint32_t group = 0; group < KEY_GROUPS; group++)
+            assert_int_equal(weights[group], 0);
+        write_all(home, 1);
+        assert_true(store_flush(home->store));
+        check_weight(home);
+        close_world(world);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_void_rows), cmocka_unit_test(test_drop),
-                                       cmocka_unit_test(test_base_is_saved), cmocka_unit_test(test_rounds),
-                                       cmocka_unit_test(test_changes_need_no_room)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_weigh),  cmocka_unit_test(test_void_rows),
+        cmocka_unit_test(test_drop),   cmocka_unit_test(test_base_is_saved),
+        cmocka_unit_test(test_rounds), cmocka_unit_test(test_changes_need_no_room)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

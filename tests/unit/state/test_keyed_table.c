@@ -135,6 +135,7 @@ static void start(struct fixture *f, struct checkpoint *parent)
                                            .count = random_chance(&f->random, 30) ? 1 : f->lanes,
                                            .memory_bytes = 12 << 20,
                                            .from = parent};
+    options.are_shared = options.count == 1;
     assert_true(state_stores_open(&f->stores, &options, &f->diags));
     for (uint32_t lane = 0; lane < f->lanes; lane++) {
         struct state_store *own = state_stores_of(&f->stores, lane);

@@ -136,6 +136,7 @@ static void start(struct fixture *f)
                                           .count = f->starts % 3 == 0 ? 1 : f->lanes,
                                           .memory_bytes = 12 << 20,
                                           .from = found};
+    stores.are_shared = stores.count == 1;
     assert_true(state_stores_open(&f->stores, &stores, &f->diags));
     f->cold = cold_store_new(f->stores.items[0], COLD_ID, 1, sizeof(uint64_t));
     for (uint32_t lane = 0; lane < f->lanes; lane++) {

@@ -359,15 +359,31 @@ bool fake_bind(struct fake_engine *engine, const char *step, uint32_t inputs)
     return engine->kind != NULL;
 }
 
+enum { COUNTERS_AT = 3 * sizeof(uint64_t) /* in barrier_state */ };
+
+/* Where the groups lie at this start, in the stays that the checkpoint has; NULL: there is none. */
+static void place(struct fake_engine *engine, const struct checkpoint *found)
+{
+    struct placement *placement = &engine->placement;
+    if (engine->starts % 2 == 0)
+        placement_scatter(placement, engine->lanes_count, engine->starts);
+    else
+        placement_ranges(placement, engine->lanes_count);
+    memset(placement->stays, 0, sizeof(placement->stays));
+    if (found != NULL)
+        memcpy(placement->stays, checkpoint_info(found)->sources.data + COUNTERS_AT + sizeof(struct counters),
+               sizeof(placement->stays));
+}
+
 static void restore(struct fake_engine *engine, struct checkpoint *found)
 {
     struct str state = checkpoint_info(found)->sources;
     struct counters counters;
-    assert_int_equal(state.length, 3 * sizeof(uint64_t) + sizeof(counters));
+    assert_int_equal(state.length, COUNTERS_AT + sizeof(counters) + sizeof(engine->placement.stays));
     memcpy(&engine->watermark, state.data, sizeof(engine->watermark));
     memcpy(&engine->micro_batch, state.data + 8, 8);
     memcpy(&engine->rows_given, state.data + 16, 8);
-    memcpy(&counters, state.data + 24, sizeof(counters));
+    memcpy(&counters, state.data + COUNTERS_AT, sizeof(counters));
     engine->lanes[0].counters = counters;
     for (uint32_t lane = 0; lane < engine->lanes_count; lane++) {
         engine->lanes[lane].watermark = engine->watermark;
@@ -385,10 +401,6 @@ void fake_start(struct fake_engine *engine, uint32_t lanes, int64_t memory_bytes
     engine->lanes_count = lanes;
     engine->memory_bytes = memory_bytes;
     engine->starts++;
-    if (engine->starts % 2 == 0)
-        placement_scatter(&engine->placement, lanes, engine->starts);
-    else
-        placement_ranges(&engine->placement, lanes);
     if (engine->path != NULL) {
         struct checkpoint_dir_options options = {
             .path = engine->path, .fingerprint = STR("fake"), .profile = STR("cpu"), .keep = {.last = 1}};
@@ -404,6 +416,7 @@ void fake_start(struct fake_engine *engine, uint32_t lanes, int64_t memory_bytes
         engine->store = state_store_open(NULL, 8 << 20, false, &engine->diags);
     }
     assert_non_null(engine->store);
+    place(engine, found);
     for (uint32_t lane = 0; lane < lanes; lane++) {
         placement_groups(&engine->placement, lane, &engine->groups[lane]);
         engine->lanes[lane] = (struct operator_context){
@@ -413,7 +426,7 @@ void fake_start(struct fake_engine *engine, uint32_t lanes, int64_t memory_bytes
             .id = 7,
             .lane = lane,
             .lanes = lanes,
-            .groups = lanes == 1 ? NULL : &engine->groups[lane],
+            .groups = &engine->groups[lane],
             .watermark = TIME_MIN,
             .memory_bytes = memory_bytes / lanes,
             .output = engine->bind.outputs[0],
@@ -437,6 +450,7 @@ void fake_stop(struct fake_engine *engine)
         arena_free(&engine->scratch[lane]);
     }
     engine->lanes_count = 0;
+    engine->is_announced = false;
     if (engine->store != NULL)
         assert_null(state_store_error(engine->store));
     state_store_close(engine->store);
@@ -476,10 +490,12 @@ void fake_barrier(struct fake_engine *engine)
     int64_t micro_batches[3] = {engine->watermark, (int64_t)engine->micro_batch, (int64_t)engine->rows_given};
     assert_true(snapshot_put(checkpoint_part(engine->writer, "numbers"), SNAPSHOT_GLOBAL, micro_batches,
                              sizeof(micro_batches)));
-    char *state = arena_alloc(&engine->arena, sizeof(micro_batches) + sizeof(counters));
+    size_t stays_at = COUNTERS_AT + sizeof(counters), stays_bytes = sizeof(engine->placement.stays);
+    char *state = arena_alloc(&engine->arena, stays_at + stays_bytes);
     memcpy(state, micro_batches, sizeof(micro_batches));
-    memcpy(state + sizeof(micro_batches), &counters, sizeof(counters));
-    engine->barrier_state = (struct str){state, sizeof(micro_batches) + sizeof(counters)};
+    memcpy(state + COUNTERS_AT, &counters, sizeof(counters));
+    memcpy(state + stays_at, engine->placement.stays, stays_bytes);
+    engine->barrier_state = (struct str){state, stays_at + stays_bytes};
 }
 
 void fake_publish(struct fake_engine *engine, bool is_abandoned)

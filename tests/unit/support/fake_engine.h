@@ -15,7 +15,7 @@
 #include "unit/support/fake_calls.h"
 #include "unit/support/random.h"
 
-enum { FAKE_LANES_MAX = 8, FAKE_LABEL_ROOT = 100, FAKE_ARRIVAL_US = 5000000 };
+enum { FAKE_LANES_MAX = 8, FAKE_LABEL_ROOT = 100, FAKE_ARRIVAL_US = 5000000, FAKE_ROUNDS = 3 };
 
 /* One row. ts: its event time. k, x and v are null without has_k, has_x, has_v. */
 struct fake_row {
@@ -44,13 +44,16 @@ struct fake_engine {
     uint32_t starts;
     struct placement placement;
     struct group_set groups[FAKE_LANES_MAX];
+    bool is_announced;     /* `next` is to come */
+    struct placement next; /* of which `round` rounds of bases were given */
+    uint32_t round;
     int64_t memory_bytes;
     const struct registry *registry; /* the sources that a step may open; NULL: none */
     struct state_store *store;
     const char *path; /* NULL: in memory */
     struct checkpoint_dir *dir;
     struct checkpoint_writer *writer;
-    struct str barrier_state;  /* watermark, micro-batch number, rows given, counters at the barrier */
+    struct str barrier_state;  /* watermark, micro-batch number, rows given, counters, stays at the barrier */
     struct test_random random; /* for the sizes of batches */
     uint64_t micro_batch, epoch;
     int64_t watermark;
@@ -90,6 +93,14 @@ void fake_answers_free(struct fake_answers *answers);
 /* Takes a barrier now; fake_publish writes the checkpoint later, also after further micro-batches. */
 void fake_barrier(struct fake_engine *engine);
 void fake_publish(struct fake_engine *engine, bool is_abandoned);
+/* Moves of key groups, as the engine makes them (run/base/placements.h), on several lanes. fake_announce: right behind a barrier: that
+ * placement comes behind the next one. fake_bases: then, between micro-batches, FAKE_ROUNDS times: gives and takes a round of the
+ * bases. fake_change: right behind the next barrier. fake_move_all: all that, two barriers included, for all key groups: they go to the
+ * lane; the checkpoint of the second barrier is under way. */
+void fake_announce(struct fake_engine *engine, const struct placement *next);
+void fake_bases(struct fake_engine *engine);
+void fake_change(struct fake_engine *engine);
+void fake_move_all(struct fake_engine *engine, uint32_t lane);
 /* Appends the bytes of the operator's records in the newest checkpoint. */
 void fake_saved(struct fake_engine *engine, struct byte_buffer *records);
 /* The sum of the lanes' counters. */

@@ -1,10 +1,6 @@
-import com.fasterxml.jackson.core.JsonFactory;
-import com.fasterxml.jackson.core.JsonParser;
-import com.fasterxml.jackson.core.JsonToken;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Map;
 import java.util.Properties;
@@ -40,14 +36,9 @@ public final class Feature {
 
   /** Count and sum of a user lie in the store as two longs. */
   private static final class Totals implements Processor<byte[], byte[], byte[], byte[]> {
-    private final JsonFactory json = new JsonFactory();
-    private final StringBuilder text = new StringBuilder(160);
+    private final Event event = new Event();
     private ProcessorContext<byte[], byte[]> context;
     private KeyValueStore<byte[], byte[]> store;
-    private long id;
-    private long user;
-    private long value;
-    private long sent;
 
     @Override
     public void init(ProcessorContext<byte[], byte[]> context) {
@@ -55,42 +46,23 @@ public final class Feature {
       store = context.getStateStore(STORE);
     }
 
-    private void parse(byte[] bytes) {
-      try (JsonParser parser = json.createParser(bytes)) {
-        parser.nextToken();
-        while (parser.nextToken() == JsonToken.FIELD_NAME) {
-          String name = parser.currentName();
-          long number = parser.nextLongValue(0);
-          switch (name) {
-            case "id" -> id = number;
-            case "user" -> user = number;
-            case "value" -> value = number;
-            case "sent" -> sent = number;
-            default -> { }
-          }
-        }
+    @Override
+    public void process(Record<byte[], byte[]> record) {
+      try {
+        event.parse(record.value());
       } catch (IOException error) {
         throw new UncheckedIOException(error);
       }
-    }
-
-    @Override
-    public void process(Record<byte[], byte[]> record) {
-      parse(record.value());
       byte[] before = store.get(record.key());
       long count = 1;
-      long total = value;
+      long total = event.value;
       if (before != null) {
         ByteBuffer buffer = ByteBuffer.wrap(before);
         count += buffer.getLong();
         total += buffer.getLong();
       }
       store.put(record.key(), ByteBuffer.allocate(16).putLong(count).putLong(total).array());
-      text.setLength(0);
-      text.append("{\"id\":").append(id).append(",\"user\":").append(user).append(",\"n\":").append(count)
-          .append(",\"total\":").append(total).append(",\"sent\":").append(sent).append(",\"appended\":")
-          .append(record.timestamp()).append('}');
-      context.forward(record.withValue(text.toString().getBytes(StandardCharsets.ISO_8859_1)));
+      context.forward(record.withValue(event.tell(count, total, record.timestamp())));
       if (left.decrementAndGet() == 0) {
         done.countDown();
       }

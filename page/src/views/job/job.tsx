@@ -13,6 +13,7 @@ import { Icicle } from "./icicle";
 import { NodeList } from "./list";
 import { Panel } from "./panel";
 import { Summary } from "./summary";
+import { Workers } from "./workers";
 
 const narrow = matchMedia("(max-width: 760px)");
 
@@ -68,6 +69,7 @@ export function Job(): JSX.Element {
             ))}
             <div class={"job" + (part !== "" && part === chosen ? " has-node" : "")}>
                 <div class="job-main">
+                    {figures.cluster === undefined ? null : <Workers cluster={figures.cluster} />}
                     <Section title="Time of the lanes">
                         <Icicle figures={figures} />
                     </Section>

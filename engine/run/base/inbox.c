@@ -1,48 +1,45 @@
-/* The inbox of a worker's sequencer. A lane takes the messages when it forms micro-batches; while all lanes are busy they wait, and
- * others go on to send. What they say is bounded in number (offers of the rows that are read ahead; numbers, cuts and formed
- * micro-batches, of which SLOTS are under way), but not in bytes, and changes of an offer's state are not bounded at all. So messages
- * take an eighth of the waiting budget (base/spill.h) at most, which rows then do not get, and those beyond it go to a file, with all
- * that come behind them until it is read: the order of a sender's messages stays. */
-#include "run/sequencer/peers_internal.h"
+/* While all lanes are busy, messages wait, and others go on to send. The messages of an inbox take a share of the waiting budget
+ * (base/spill.h), which rows then do not get, and those beyond it go to a file, with all that come behind them until it is read: the
+ * order of a sender's messages stays. */
+#include "run/base/inbox.h"
 
 #include "core/mem.h"
+#include "run/base/peers.h"
 
 #include <stdlib.h>
-
-enum { SHARE = 8 };
 
 /* Before each message in the file. */
 struct spilled_head {
     uint64_t from, length;
 };
 
-void inbox_init(struct inbox *inbox)
+void inbox_init(struct inbox *inbox, uint32_t share)
 {
+    *inbox = (struct inbox){.share = share};
     pthread_mutex_init(&inbox->mutex, NULL);
     inbox->last = &inbox->first;
     spill_init(&inbox->file);
 }
 
 /* A message in memory: its bytes are counted. */
-static struct message *message_new(struct run *run, uint32_t from, size_t length)
+static struct message *message_new(struct run *run, struct inbox *inbox, uint32_t from, size_t length)
 {
     struct message *message = mem_alloc(sizeof(*message) + length);
-    *message = (struct message){.from = from, .length = length};
-    atomic_fetch_add(&run->sequencer->peers->inbox.bytes, length);
+    *message = (struct message){.inbox = inbox, .from = from, .length = length};
+    atomic_fetch_add(&inbox->bytes, length);
     atomic_fetch_add_explicit(&run->waiting_bytes, length, memory_order_relaxed);
     return message;
 }
 
 void message_free(struct run *run, struct message *message)
 {
-    atomic_fetch_sub(&run->sequencer->peers->inbox.bytes, message->length);
+    atomic_fetch_sub(&message->inbox->bytes, message->length);
     spill_give_room(run, message->length);
     free(message);
 }
 
-void inbox_free(struct run *run)
+void inbox_free(struct run *run, struct inbox *inbox)
 {
-    struct inbox *inbox = &run->sequencer->peers->inbox;
     while (inbox->first != NULL) {
         struct message *message = inbox->first;
         inbox->first = message->next;
@@ -53,9 +50,8 @@ void inbox_free(struct run *run)
 }
 
 /* With the mutex held. */
-static void put_into_file(struct run *run, uint32_t from, struct str bytes)
+static void put_into_file(struct run *run, struct inbox *inbox, uint32_t from, struct str bytes)
 {
-    struct inbox *inbox = &run->sequencer->peers->inbox;
     struct spilled_head head = {from, bytes.length};
     struct byte_buffer both = {0};
     uint64_t offset;
@@ -70,14 +66,14 @@ static void put_into_file(struct run *run, uint32_t from, struct str bytes)
     inbox->spilled++;
 }
 
-void inbox_put(struct run *run, uint32_t from, struct str bytes)
+void inbox_put(struct run *run, struct inbox *inbox, uint32_t from, struct str bytes)
 {
-    struct inbox *inbox = &run->sequencer->peers->inbox;
     pthread_mutex_lock(&inbox->mutex);
-    if (inbox->spilled > 0 || atomic_load(&inbox->bytes) + bytes.length > run->waiting_budget / SHARE) {
-        put_into_file(run, from, bytes);
+    if (inbox->spilled > 0 ||
+        atomic_load(&inbox->bytes) + bytes.length > run->waiting_budget / inbox->share) {
+        put_into_file(run, inbox, from, bytes);
     } else {
-        struct message *message = message_new(run, from, bytes.length);
+        struct message *message = message_new(run, inbox, from, bytes.length);
         memcpy(message->bytes, bytes.data, bytes.length);
         *inbox->last = message;
         inbox->last = &message->next;
@@ -87,9 +83,8 @@ void inbox_put(struct run *run, uint32_t from, struct str bytes)
 }
 
 /* The next message of the file. With the mutex held. NULL after an error, which stops the run. */
-static struct message *take_from_file(struct run *run)
+static struct message *take_from_file(struct run *run, struct inbox *inbox)
 {
-    struct inbox *inbox = &run->sequencer->peers->inbox;
     struct spilled_head head;
     size_t got;
     bool is_read = spill_read(run, &inbox->file, inbox->at, sizeof(head), (char *)&head, &got);
@@ -97,12 +92,14 @@ static struct message *take_from_file(struct run *run)
         return NULL;
     bool is_whole = got == sizeof(head) && head.from < peers_count(run) &&
                     head.length <= inbox->file.end - inbox->at - sizeof(head);
-    struct message *message = is_whole ? message_new(run, (uint32_t)head.from, (size_t)head.length) : NULL;
+    struct message *message =
+        is_whole ? message_new(run, inbox, (uint32_t)head.from, (size_t)head.length) : NULL;
     is_read = is_whole &&
               spill_read(run, &inbox->file, inbox->at + sizeof(head), message->length, message->bytes, &got);
     if (is_read && got == message->length) {
         inbox->at += sizeof(head) + message->length;
         inbox->spilled--;
+        spill_forget(&inbox->file, inbox->at);
         spill_done(&inbox->file);
         return message;
     }
@@ -113,9 +110,8 @@ static struct message *take_from_file(struct run *run)
     return NULL;
 }
 
-struct message *inbox_take(struct run *run)
+struct message *inbox_take(struct run *run, struct inbox *inbox)
 {
-    struct inbox *inbox = &run->sequencer->peers->inbox;
     struct message *message = NULL;
     if (!atomic_load(&inbox->has_messages) || run_has_failed(run))
         return NULL;
@@ -124,7 +120,7 @@ struct message *inbox_take(struct run *run)
         message = inbox->first;
         inbox->first = message->next;
     } else if (inbox->spilled > 0) {
-        message = take_from_file(run);
+        message = take_from_file(run, inbox);
     }
     if (inbox->first == NULL)
         inbox->last = &inbox->first;
