@@ -273,6 +273,7 @@ def test_a_standby():
         wait_for("a standby in its place", lambda: any("incarnation 2: 3 workers" in job.text(one.log) for one in (hot, other)))
         if "incarnation 2" in job.text(other.log):
             hot, other = other, hot
+        job.says(hot, "standby: takes part with")
         assert "which is prepared" in job.text(hot.log), job.text(hot.log)
         job.progress(1)
         other.kill()

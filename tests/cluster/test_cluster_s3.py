@@ -46,7 +46,7 @@ def test_s3(store):
     with StoreJob(url="s3://bucket/job", environment=store.environment()) as job:
         for kind in ("torn_upload", "torn_answer", "lost_answer", "changed_upload", "changed_answer"):
             store.fault(kind, method="PUT" if "upload" in kind else None, path="/bucket/job/cluster/", times=3, after=5)
-        workers = [job.start("1:2") for _ in range(2)]
+        workers = [job.start("1:2", failpoints="run.claimed=sleep:400") for _ in range(2)]  # it lasts as long as the store is away
         for process in workers:
             job.says(process, "incarnation 1")
 
@@ -63,9 +63,10 @@ def test_s3(store):
         job.says(workers[0], "incarnation 2: 1 workers")
         job.says(workers[0], "incarnation 3: 1 workers")  # it could not read the head, and tries again
         assert count() == before
-        workers[1:] = []
         away.times = 0
-        job.ends(*workers)
+        job.cluster("stop")
+        job.ends(workers[0])
+        job.ends(*[job.start(2, failpoints="") for _ in range(2)])
         job.is_as_plain()
 
 
@@ -75,7 +76,7 @@ def test_s3_hangs(store):
     that."""
     with StoreJob(url="s3://bucket/job", environment=store.environment(), every="10ms") as job:
         # Each checkpoint lasts for so long that the last one is under way when the store hangs.
-        workers = [job.start("1:2", failpoints="objects.head=sleep:1500,run.claimed=sleep:40") for _ in range(2)]
+        workers = [job.start("1:2", failpoints="objects.head=sleep:1500,run.claimed=sleep:200") for _ in range(2)]
 
         def await_head():
             before = len(store.seen)

@@ -266,7 +266,7 @@ def test_trace():
         heads = job.heads()
         record = int(re.findall(r"impressions.jsonl: record (\d+)", examples[-1])[0])
         job.out = plain.out  # where the sinks write is part of the job, and the trace writes nothing
-        for number in (record, 230000):
+        for number in (record, cluster.IMPRESSIONS - 10000):
             words = ["impressions", f"{FOLDER.name}/data/impressions.jsonl:{number + 1}"]
             found, wanted = [json.loads(leat("trace", one.job, *[word for word in one.command() if word.startswith("--set=")],
                                              "--json", *words)) for one in (job, plain)]

@@ -19,8 +19,10 @@ import etcd  # noqa: E402
 import test_cluster as workers  # noqa: E402
 from etcd import wait_for  # noqa: E402
 
-WORKERS = 3
+WORKERS = 4  # half of the pairs are without the slow one
 SLOW_RATE, SLOW_BYTES_PER_S = "4mbit", 500000
+ANOTHER_BYTES_PER_S = 6 * SLOW_BYTES_PER_S  # every other way; a busy machine may not reach that at once
+TRIES = 5
 SERVERS, PLACES = [], []
 
 
@@ -31,17 +33,20 @@ def sends(job):
     return found if len(found) == WORKERS * (WORKERS - 1) else None
 
 
-def test_a_slow_way():
-    slow = PLACES[1]
-    slow.slow(SLOW_RATE)
+def is_seen(slow):
+    """Whether a slow way was told as one; False: the machine was too busy to measure the others."""
     with workers.Job(SERVERS[0]) as job:
         processes = [job.start(WORKERS, lanes=1, place=place) for place in PLACES]
         found = wait_for("rates of all pairs", lambda: sends(job))
         of_slow = {pair: rate for pair, rate in found.items() if pair[0].startswith(f"{slow.address}:")}
-        others = [rate["bytes_per_s"] for pair, rate in found.items() if pair not in of_slow]
-        assert len(of_slow) == WORKERS - 1 and all(rate["is_slow"] for rate in of_slow.values()), found
+        # An answer to what is sent to it comes the slow way, too.
+        others = {pair: rate for pair, rate in found.items() if not any(address.startswith(f"{slow.address}:") for address in pair)}
+        assert len(of_slow) == WORKERS - 1, found
         assert all(rate["bytes_per_s"] < 1.5 * SLOW_BYTES_PER_S for rate in of_slow.values()), found
-        assert min(others) > 2 * SLOW_BYTES_PER_S, found
+        if min(rate["bytes_per_s"] for rate in others.values()) < ANOTHER_BYTES_PER_S:
+            print(f"# the machine is busy: {found}", flush=True)
+            return False
+        assert all(rate["is_slow"] for rate in of_slow.values()), found
         text = workers.leat_cluster(job, "status").stdout
         assert all(f"slow: {one} to {other}, " in text for one, other in of_slow), text
         leader, _ = job.leader(processes)
@@ -49,6 +54,13 @@ def test_a_slow_way():
         line = next(line for line in job.text(leader.log).splitlines() if "workers that send slowly" in line)
         assert all(f"{one} to {other} " in line for one, other in of_slow), line
         job.progress(1)  # it goes on
+    return True
+
+
+def test_a_slow_way():
+    slow = PLACES[1]
+    slow.slow(SLOW_RATE)
+    assert any(is_seen(slow) for _ in range(TRIES)), "the machine is too busy to send anything quickly"
     slow.mend()
 
 

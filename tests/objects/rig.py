@@ -62,7 +62,7 @@ class Server:
                        f"s3proxy.identity={KEY}\ns3proxy.credential={SECRET}\ns3proxy.virtual-host=localhost\n"
                        "jclouds.provider=transient\njclouds.identity=none\njclouds.credential=none\n")
         self.log = open(os.path.join(self.folder.name, "log"), "w+b")
-        command = [install.java(), "-Xmx1536m", "-XX:+UseSerialGC", "-cp", class_path(),
+        command = [install.java(), "-Xmx1536m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path(),
                    "org.gaul.s3proxy.Main", "--properties", settings]
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log)
         until = time.monotonic() + PATIENCE_S
