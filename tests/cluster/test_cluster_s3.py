@@ -131,9 +131,12 @@ def test_s3_hangs_at_deleting(store):
         def heads():
             return len({seen[1] for seen in store.seen if seen[0] == "PUT" and "/cluster/heads/" in seen[1]})
         wait_for("a look that hangs", lambda: hangs.happened > 0)
-        before = heads()
-        wait_for("two more heads", lambda: heads() > before + 1)
-        assert hangs.happened == 1, "the heads came when the look was given up"
+        for _ in range(10):  # a look is given up at some time, on a busy machine before two heads
+            looks, before = hangs.happened, heads()
+            wait_for("two more heads", lambda looks=looks, before=before: heads() > before + 1 or hangs.happened > looks)
+            if hangs.happened == looks:
+                break
+        assert hangs.happened == looks, "heads come when a look is given up, and only then"
         job.ends(worker)
         job.is_as_plain(lives=1)
 
