@@ -33,17 +33,17 @@ from crash import Job, compare, run_rounds
 from lives import Failure, Inputs
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-ROWS_LEAST = 500
+ROWS_LEAST = 1000
 STREAMS_A_JOB = 10
-LITTLE = {"LEAT_TEST_STATE": "30000"}
+LITTLE = {"LEAT_TEST_STATE": "60000"}
 SCATTERED = {"LEAT_TEST_PLACEMENT": "5"}
 # Milliseconds between micro-batches, of so few rows that there are many more than are on their way at a time: so that a life has a few
 # checkpoints on a machine that is busy.
 SLOWLY_MS, SMALL = [2, 10, 40], {"LEAT_TEST_CUT": "100"}
-RECORDS = {"events": 15_000, "clicks": 6_000}
-RECORDS_OTHERWISE = 3_000
+RECORDS = {"events": 30_000, "clicks": 12_000}
+RECORDS_OTHERWISE = 6_000
 BEGIN_MS = 1_700_000_000_000
-STEP_MS = 500  # between records, on average: two hours in all
+STEP_MS = 250  # between records, on average: two hours in all
 HALF = datetime.datetime.fromtimestamp(BEGIN_MS / 1000 + 4500, datetime.timezone.utc).strftime("%FT%TZ")
 
 # Two exchanges behind a step: rows that have equal places in the order of all rows would come by lane.

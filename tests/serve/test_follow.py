@@ -20,7 +20,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import jobs  # noqa: E402
 import tap  # noqa: E402
-from patience import PATIENCE_S, stretched  # noqa: E402
+from patience import PATIENCE_S  # noqa: E402
 from place import FAILED, LEAT, Place  # noqa: E402
 from scores import compare  # noqa: E402
 from server import Server, rows_of, tensors  # noqa: E402
@@ -236,10 +236,8 @@ def test_dear_cuts():
         server.wait_for(FOLLOWED)
         started, (cuts, features) = time.monotonic(), figures()
         time.sleep(2.5)
-        while figures()[1] <= features + 10:
-            assert time.monotonic() - started < PATIENCE_S, (features, server.said)
-            time.sleep(0.05)
         later, passed = figures(), time.monotonic() - started
+        assert later[1] > features + 10, (features, later)
         assert later[0] - cuts <= 2 + passed, (cuts, later)
         while figures()[0] == cuts:
             assert time.monotonic() - started < PATIENCE_S, (cuts, features, server.said)
@@ -319,7 +317,7 @@ def test_two_learners():
         for _ in range(6):
             time.sleep(0.2)
             ages.append(int(state_of(server, "scores", asked)[1]["staleness_ms"]))
-        assert min(ages[2:]) < stretched(500), ages
+        assert min(ages[2:]) < 500, ages
     job = jobs.learner("fm").replace("stream scores = model.predictions", """
 stream scored = model.predictions | rename first = prediction
 learner second = deepfm from scored { label: clicked, sparse: [user, item], dense: [first], hidden: [8],
