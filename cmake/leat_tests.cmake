@@ -22,6 +22,8 @@
 #   golden, crash, jobs, tidy      with the release build
 #   operator                       with the release build, and only where a filter asks for it: one operator by itself
 #   kafka                          with the release build, beside a real Kafka (tests/kafka)
+#   timed                          besides one of these: what waits for others by a clock, as the workers of a cluster do. All but these and
+#                                  Kafka's give way to them on a machine that is busy (nice)
 # Where kernels and learners are built alone (LEAT_ALONE: cmake/gpu, for a bare GPU machine) there are tests of device code
 # alone; `./dev gpu` runs them: with the argument `--reduced` they take small sizes (compute-sanitizer).
 # Each of its phases builds just what it runs (the targets at the end of this file), the release build also what is no test;
@@ -82,6 +84,13 @@ function(add_leat_script name)
     leat_parse_test_arguments(${ARGN})
     leat_note_programs(${arg_COMMAND})
     math(EXPR seconds "${arg_TIMEOUT} * ${LEAT_TEST_LOAD}")
+    if(NOT "${arg_LABELS}" MATCHES "timed|kafka")
+        list(POP_FRONT arg_COMMAND program)
+        if(TARGET ${program})
+            set(program $<TARGET_FILE:${program}>)
+        endif()
+        list(PREPEND arg_COMMAND nice -n 5 ${program})
+    endif()
     if(arg_PARTS)
         set(names "")
         foreach(part RANGE 1 ${arg_PARTS})

@@ -5,14 +5,15 @@
 
 #include <stdlib.h>
 
-enum { IMPORT_PAIRS = 1000, READ_AHEAD_BYTES = 256 << 10 };
+enum { IMPORT_PAIRS = 1000 };
 
+/* Without a size to read ahead: a scan of one key group would read that much of every file, and the database reads ahead by itself once
+ * a scan goes on. */
 static rocksdb_readoptions_t *scan_options(struct str limit)
 {
     rocksdb_readoptions_t *options = rocksdb_readoptions_create();
     rocksdb_readoptions_set_iterate_upper_bound(options, limit.data, limit.length);
     rocksdb_readoptions_set_fill_cache(options, 0);
-    rocksdb_readoptions_set_readahead_size(options, READ_AHEAD_BYTES);
     return options;
 }
 

@@ -5,8 +5,8 @@
 
 phases.tsv has a line for each phase: name, second it began, second it ended; they may overlap. *.xml are JUnit files of ctest, *.tap lists of `ok - ...` lines
 (build steps, fuzz targets). One test executable may hold many sub-tests: they are counted from cmocka's closing
-lines or from TAP lines in its output, else it counts as one. Prints each failure with the end of its output, each
-skipped test with its reason, a table of durations, and as the very last line `N passed, N failed, N skipped`.
+lines or from TAP lines in its output, else it counts as one. Prints each failure with the end of its output, each skipped test with its reason, a table of
+durations, again each failure with the lines that say what failed, and as the very last line `N passed, N failed, N skipped`.
 """
 
 import glob
@@ -16,6 +16,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 OUTPUT_LINES_MAX = 60
+DIGEST_LINES_MAX, DIGEST_CHARACTERS_MAX = 8, 300
 
 _CMOCKA_TOTAL = re.compile(r"^\[  (PASSED|FAILED|SKIPPED)\s*\] (?:.*: )?(\d+) test\(s\)", re.M)
 _CMOCKA_SKIPPED = re.compile(r"^\[ RUN      \] (\S+)\n((?:(?!\[ RUN ).*\n)*?)\[  SKIPPED \] \1$", re.M)
@@ -109,6 +110,14 @@ def tail(output):
     return lines if cut <= 0 else [f"... {cut} lines before ..."] + lines[cut:]
 
 
+def digest(output):
+    """The lines that say what failed, each with the line behind it; without such lines the last ones."""
+    lines = [line for line in output.split("\n") if line.strip() and not line.startswith("ok ")]
+    telling = [at for at, line in enumerate(lines) if re.match(r"not ok\b|\[  ERROR   \]|.*(ERROR: |WARNING: |runtime error)", line)]
+    said = [lines[at] for at in sorted({one for at in telling for one in (at, at + 1) if one < len(lines)})] or lines[-3:]
+    return [line[:DIGEST_CHARACTERS_MAX] for line in said[:DIGEST_LINES_MAX]]
+
+
 def main():
     folder = sys.argv[1]
     totals = Totals()
@@ -132,6 +141,10 @@ def main():
         for begin, end, name in rows:
             print(f"{name:<24} {end - begin:>10}")
         print(f"{'all':<24} {max(row[1] for row in rows) - rows[0][0]:>10}")
+    if totals.failures:
+        print("\nfailed:")
+    for name, output in totals.failures:
+        print("\n".join([f"    {name}", *("        " + line for line in digest(output))]))
     print(f"\n{totals.passed} passed, {totals.failed} failed, {len(totals.skipped)} skipped")
     return 1 if totals.failed or totals.passed == 0 else 0
 

@@ -46,6 +46,8 @@ ROWS = [
     ("missing_program_is_a_failure", {"a.xml": case("notrun", "", GONE)}, "0 passed, 1 failed, 0 skipped", 1, ""),
     ("tap", {"a.xml": case("fail", "ok - a\nnot ok - b\n#   why\nok 3 - c # SKIP no disk\n")},
      "1 passed, 1 failed, 1 skipped", 1, "    a: t/c: no disk"),
+    ("what_failed_is_said_at_the_end", {"a.xml": case("fail", "not ok - b\n#   why\n" + "ok - c\n" * 99)},
+     "99 passed, 1 failed, 0 skipped", 1, "        #   why"),
     ("tap_file", {"fuzz.tap": "ok - json\nok - csv\n"}, "2 passed, 0 failed, 0 skipped", 0, ""),
     ("unreadable_report_is_a_failure", {"a.xml": "\x01"}, "0 passed, 1 failed, 0 skipped", 1, ""),
     ("nothing_at_all_is_no_success", {}, "0 passed, 0 failed, 0 skipped", 1, ""),
