@@ -11,19 +11,29 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* The middle one, of an even number the upper one; 0: there is none. */
+static int64_t middle_of(int64_t *rates, uint32_t count)
+{
+    qsort(rates, count, sizeof(*rates), compare);
+    return count == 0 ? 0 : rates[count / 2];
+}
+
 int64_t rates_median(const struct cluster_view *view)
 {
     struct arena arena = {.block_bytes = 4096};
-    size_t room = 1, count = 0;
-    for (uint32_t i = 0; i < view->members_count; i++)
-        room += view->members[i].rates_count;
-    int64_t *rates = arena_array(&arena, int64_t, room);
-    for (uint32_t i = 0; i < view->members_count; i++)
-        for (uint32_t k = 0; k < view->members[i].rates_count; k++)
-            if (cluster_view_member(view, view->members[i].rates[k].lease) != NULL)
-                rates[count++] = view->members[i].rates[k].bytes_per_s;
-    qsort(rates, count, sizeof(*rates), compare);
-    int64_t median = count == 0 ? 0 : rates[count / 2];
+    int64_t *middles = arena_array(&arena, int64_t, view->members_count + 1);
+    uint32_t middles_count = 0;
+    for (uint32_t i = 0; i < view->members_count; i++) {
+        const struct cluster_member *member = &view->members[i];
+        int64_t *rates = arena_array(&arena, int64_t, member->rates_count + 1);
+        uint32_t count = 0;
+        for (uint32_t k = 0; k < member->rates_count; k++)
+            if (cluster_view_member(view, member->rates[k].lease) != NULL)
+                rates[count++] = member->rates[k].bytes_per_s;
+        if (count > 0)
+            middles[middles_count++] = middle_of(rates, count);
+    }
+    int64_t median = middle_of(middles, middles_count);
     arena_free(&arena);
     return median;
 }

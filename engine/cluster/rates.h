@@ -5,7 +5,9 @@
 
 #include "cluster/rendezvous.h"
 
-/* Median of the rates that members have told of members that are there, in bytes a second; 0: nobody has told one. */
+/* What members can usually send to each other, in bytes a second: the median over all members of each one's median to those that are
+ * there; 0: nobody has told a rate. Not the median of all pairs: of three members of which one is slow, four of six pairs are, for answers
+ * to what is sent to the slow one come slowly, too. */
 int64_t rates_median(const struct cluster_view *view);
 /* Whether a rate is far below that median. */
 bool rates_is_slow(int64_t bytes_per_s, int64_t median);
