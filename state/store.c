@@ -184,6 +184,14 @@ static void make_table_options(struct state_store *store)
     rocksdb_block_based_options_destroy(table);
 }
 
+void store_keep_log_short(rocksdb_options_t *options)
+{
+    enum { LOG_FATAL = 4 };
+    rocksdb_options_set_keep_log_file_num(options, 1);
+    rocksdb_options_set_info_log_level(options, LOG_FATAL);
+    rocksdb_options_set_stats_dump_period_sec(options, 0);
+}
+
 static void make_options(struct state_store *store)
 {
     rocksdb_options_t *options = store->options = rocksdb_options_create();
@@ -213,9 +221,7 @@ static void make_options(struct state_store *store)
     rocksdb_options_set_max_background_jobs(options, 2);
     rocksdb_options_set_disable_auto_compactions(options, store->is_read_only);
     rocksdb_options_set_max_open_files(options, 512);
-    rocksdb_options_set_keep_log_file_num(options, 1);
-    rocksdb_options_set_info_log_level(options, 2);
-    rocksdb_options_set_stats_dump_period_sec(options, 0);
+    store_keep_log_short(options);
     store->factory =
         rocksdb_compactionfilterfactory_create(store, factory_destroyed, filter_create, filter_name);
     rocksdb_options_set_compaction_filter_factory(options, store->factory);

@@ -3,14 +3,13 @@
  * RocksDB names its files, with their first and last keys, in its own MANIFEST, and forgets the files of a range of keys without
  * reading them. It opens without them where its paranoid checks are off. So a restore gets the small files first, lets the database
  * forget, and then gets what it still names. */
-#include "state/store.h"
+#include "state/store_internal.h"
 
 #include <stdlib.h>
 
 enum {
-    USER_BYTES = 3,                                            /* of a key: id and kind */
-    TABLE_KEY_BYTES = STORE_PREFIX_BYTES + sizeof(struct key), /* and with a stay */
-    LOG_FATAL = 4
+    USER_BYTES = 3,                                           /* of a key: id and kind */
+    TABLE_KEY_BYTES = STORE_PREFIX_BYTES + sizeof(struct key) /* and with a stay */
 };
 
 static rocksdb_options_t *make_options(void)
@@ -20,9 +19,7 @@ static rocksdb_options_t *make_options(void)
     rocksdb_options_set_disable_auto_compactions(options, 1);
     rocksdb_options_set_skip_stats_update_on_db_open(options, 1);
     rocksdb_options_set_skip_checking_sst_file_sizes_on_db_open(options, 1);
-    rocksdb_options_set_keep_log_file_num(options, 1);
-    rocksdb_options_set_info_log_level(options, LOG_FATAL);
-    rocksdb_options_set_stats_dump_period_sec(options, 0);
+    store_keep_log_short(options);
     return options;
 }
 

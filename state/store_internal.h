@@ -32,5 +32,8 @@ struct state_store {
 
 /* The store has failed: "what: text". Takes over the text, which is malloc'd. */
 void store_fail(struct state_store *store, const char *what, char *text);
+/* The database's own log has what it says at opening alone. Errors come back by the calls that failed; were these written to the log, too,
+ * a log without room for a line would end the process at the next line (an assertion of RocksDB 7.8 as Debian builds it). */
+void store_keep_log_short(rocksdb_options_t *options);
 
 #endif

@@ -205,6 +205,9 @@ bool cluster_change(struct coordination *coordination, const struct cluster_chan
     if (coordination_ask_workers(coordination, &asked.wanted, diags) != ETCD_DONE)
         return false;
     while (!is_done(found, &asked) && *change->must_leave == 0) {
+        if (found->has_ended)
+            return cluster_change_refuse(diags, "start it with the workers that it is to have",
+                                         "the job has ended before the workers had changed");
         if (os_monotonic_us() - begun_us >= change->within_us)
             return cluster_change_refuse(
                 diags, "the workers go on with it all the same: `leat cluster status` shows how far they are",

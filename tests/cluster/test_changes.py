@@ -211,8 +211,9 @@ def test_workers_that_are_no_more():
     """The checkpoints of a worker are removed once no head has named them for long (600 s; here 1 s); asked again, such a worker begins
     anew."""
     with Job() as job:
-        job.environment = {"LEAT_TEST_STORE_DELAY": "1000", "LEAT_TEST_CUT": "1024"}  # more micro-batches: it lasts longer
-        workers = [job.start("2:3", ASKED) for _ in range(3)]
+        # Many micro-batches: the job lasts for minutes, and a head, which comes behind 64 of them, does not.
+        job.environment = {"LEAT_TEST_STORE_DELAY": "1000", "LEAT_TEST_CUT": "64"}
+        workers = [job.start("2:3", ASKED, failpoints="run.claimed=sleep:40") for _ in range(3)]
         job.progress(1)
         assert os.path.exists(f"{job.state}/cluster/worker-2")
         leat_cluster(job, "shrink", "2")
@@ -223,6 +224,7 @@ def test_workers_that_are_no_more():
         assert os.path.exists(f"{job.state}/cluster/worker-2") and os.path.exists(f"{job.state}/cluster/worker-0")
         leat_cluster(job, "stop")
         job.ends(*workers)
+        job.environment = {}
         job.ends(*[job.start(2, failpoints="") for _ in range(2)])
         job.is_as_plain()
 

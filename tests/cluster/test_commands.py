@@ -255,6 +255,13 @@ def test_a_stop_by_control():
         assert "incarnation" not in job.text(waiting.log) and not json.loads(job.text(f"{first.log}.out"))["finished"]
 
 
+def newest_head_before(job, record):
+    """The epoch of the newest head before this record of the impressions; None: there is none."""
+    found = [(int(path.split("-")[-1]), re.search(r"source impressions +(\d+) records", leat("checkpoint", "show", path)))
+             for path in glob.glob(f"{job.state}/cluster/heads/head-*")]
+    return max((epoch for epoch, position in found if int(position[1]) <= record), default=None)
+
+
 def test_trace():
     """A record of a job on three workers, with the reason why it became a dead letter, or where it went, as of a run that was alone; from the
     newest head before it. Dead letters and late rows are in their sinks (`is_as_plain` of test_cluster.py), and each worker names its own."""
@@ -263,10 +270,11 @@ def test_trace():
         examples = told["dead_examples"]
         job.ends(*[job.start(3) for _ in range(3)])
         assert sinks(job.out) == cluster.PLAIN and job.summary()["dead_examples"] == examples
-        heads = job.heads()
         record = int(re.findall(r"impressions.jsonl: record (\d+)", examples[-1])[0])
         job.out = plain.out  # where the sinks write is part of the job, and the trace writes nothing
         for number in (record, cluster.IMPRESSIONS - 10000):
+            head = newest_head_before(job, number)
+            assert (head is None) == (number == record), (number, head)
             words = ["impressions", f"{FOLDER.name}/data/impressions.jsonl:{number + 1}"]
             found, wanted = [json.loads(leat("trace", one.job, *[word for word in one.command() if word.startswith("--set=")],
                                              "--json", *words)) for one in (job, plain)]
@@ -274,8 +282,7 @@ def test_trace():
             for one in (found, wanted):
                 del one["records_read"], one["order"]
             assert found == wanted, {name: (value, wanted.get(name)) for name, value in found.items() if value != wanted.get(name)}
-            if number != record:
-                assert begun["job"] and int(begun["job"].split("-")[1]) in [epoch for _, epoch in heads], (begun, heads)
+            assert begun["job"] == (head and f"1-{head}"), (begun, head)
         assert "integer division by zero" in leat("trace", job.job, *[word for word in job.command() if word.startswith("--set=")],
                                                   "impressions", f"{FOLDER.name}/data/impressions.jsonl:{record + 1}")
 

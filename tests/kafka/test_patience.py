@@ -287,7 +287,8 @@ def test_a_record_that_is_too_large():
         with Job(from_topic(kafka, source, ", format: raw").replace("n: int", "n: bytes").replace(
                 'file from s { path: "FOLDER/rows.jsonl" }', f'kafka from s {{ brokers: "{kafka.brokers}", topic: "{topic}" }}')) as job:
             job.start()
-            rig.wait_for(lambda at=job.at("state"): os.path.exists(at), "a start")
+            kafka.produce(source, around[:1])
+            rig.wait_for(lambda job=job: job.records_read() > 0, "a checkpoint")
             kafka.produce(source, [*around, *large, *around])
             time.sleep(wait)
             job.process.send_signal(signal.SIGINT)
