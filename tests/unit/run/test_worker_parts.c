@@ -21,7 +21,9 @@
     "stream g = a | gate\n"                                                                                  \
     "stream w = g | feature by key over 1h { n: count() }\n"                                                 \
     "sink w = watched from w\n"
-static const char job[] = "job j { checkpoint: { dir: \"alone\", every: 10ms } }\n" STREAMS;
+/* Heads of a long life before are asked for. */
+static const char job[] =
+    "job j { checkpoint: { dir: \"alone\", every: 10ms, keep: { last: 1000 } } }\n" STREAMS;
 
 static const struct registry *registry;
 
