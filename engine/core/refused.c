@@ -4,6 +4,7 @@
 #include "core/log_line.h"
 
 #include <errno.h>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -16,7 +17,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { STACK_BYTES = 2 << 20, MAIN_STACK_BYTES = 8 << 20, PROBE_BYTES = 8 << 20, DESCRIPTORS_MAX = 1 << 16 };
+enum {
+    STACK_BYTES = 2 << 20,
+    MAIN_STACK_BYTES = 8 << 20,
+    PROBE_BYTES = 8 << 20,
+    DESCRIPTORS_MAX = 1 << 16,
+    FRAMES_MAX = 32
+};
 
 /* The diagnostic code as text: programs that need only embedding tables link this file without diag.c. */
 static const char code_text[] = "E0803";
@@ -186,16 +193,34 @@ static bool is_out_of_memory(void)
     return false;
 }
 
+/* What people can send to those who know the program: the signal, and where it came. */
+static void say_signal(int number)
+{
+    void *frames[FRAMES_MAX];
+    struct message message = {.length = 0};
+    add(&message, number == SIGSEGV  ? "\nleat: ended by SIGSEGV"
+                  : number == SIGBUS ? "\nleat: ended by SIGBUS"
+                                     : "\nleat: ended by SIGABRT");
+    add(&message,
+        ". This is a bug in leat, or in a library that it uses; checkpoints are kept\n"
+        "hint: start it again, which goes on from the newest checkpoint, and report the places below\n");
+    log_last(LOG_LEVEL_ERROR, (struct str){message.text, message.length});
+    backtrace_symbols_fd(frames, backtrace(frames, FRAMES_MAX), STDERR_FILENO);
+}
+
 static void on_signal(int number)
 {
     if (is_out_of_memory())
         refused_memory(0);
     signal(number, SIG_DFL);
+    say_signal(number);
     raise(number); /* takes effect when the handler returns: the signal's default action */
 }
 
 static void watch_libraries(void)
 {
+    void *frame[1];
+    (void)backtrace(frame, 1); /* loads what it needs now, for a handler must not */
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
     sigemptyset(&action.sa_mask);
     sigaction(SIGABRT, &action, NULL);

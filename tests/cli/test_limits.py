@@ -249,6 +249,26 @@ def test_what_was_refused_memory_goes_on():
 
 
 @with_folder
+def ended_by_a_signal(folder):
+    path = os.path.join(folder, "long.leat")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("job long { workers: 1 }\nsource a = sequence { count: 1000000000000 }\nsink o = null from a\n")
+    for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT):
+        with subprocess.Popen([LEAT, "run", path, "--progress=100ms"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+            process.stderr.read(1)  # it has begun
+            process.send_signal(number)
+            _, said = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == -number, (process.returncode, said)
+        assert f"ended by {number.name}. This is a bug" in said and "hint: start it again" in said, said
+        assert re.search(r"/leat\(\+0x[0-9a-f]+\)", said), said
+
+
+def test_a_signal_that_nobody_expects():
+    """It is named, with the places in the program."""
+    ended_by_a_signal()
+
+
+@with_folder
 def all_commands(folder):
     run(folder, "state", [])
     for command in COMMANDS:

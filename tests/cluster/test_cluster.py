@@ -148,7 +148,7 @@ class Job:
 
     def ends(self, *processes, status=ENDED):
         for process in processes:
-            assert process.wait(timeout=PATIENCE_S) == status, self.text(process.log)[-3000:]
+            assert process.wait(timeout=PATIENCE_S) == status, f"status {process.returncode}: {self.text(process.log)[-3000:]}"
         self.ended = processes
 
     def summary(self):
