@@ -206,7 +206,7 @@ bool cluster_change(struct coordination *coordination, const struct cluster_chan
         return false;
     while (!is_done(found, &asked) && *change->must_leave == 0) {
         if (found->has_ended)
-            return cluster_change_refuse(diags, "start it with the workers that it is to have",
+            return cluster_change_refuse(diags, "start the job again with as many workers as it is to have",
                                          "the job has ended before the workers had changed");
         if (os_monotonic_us() - begun_us >= change->within_us)
             return cluster_change_refuse(

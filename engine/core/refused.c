@@ -3,6 +3,7 @@
 #include "core/diag.h"
 #include "core/log_line.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
 #include <fcntl.h>
@@ -22,7 +23,8 @@ enum {
     MAIN_STACK_BYTES = 8 << 20,
     PROBE_BYTES = 8 << 20,
     DESCRIPTORS_MAX = 1 << 16,
-    FRAMES_MAX = 32
+    FRAMES_MAX = 24,
+    LAST_WORDS_S = 5
 };
 
 /* The diagnostic code as text: programs that need only embedding tables link this file without diag.c. */
@@ -37,7 +39,7 @@ void refused_init_cxx(void);
 /* --- The message: built and written in one piece, without allocation --- */
 
 struct message {
-    char text[1024];
+    char text[1024]; /* a longer message is cut */
     size_t length;
 };
 
@@ -193,19 +195,57 @@ static bool is_out_of_memory(void)
     return false;
 }
 
-/* What people can send to those who know the program: the signal, and where it came. */
-static void say_signal(int number)
+static void add_hex(struct message *message, uintptr_t number)
+{
+    char digits[2 * sizeof(number) + 1];
+    size_t at = sizeof(digits) - 1;
+    digits[at] = '\0';
+    do
+        digits[--at] = "0123456789abcdef"[number % 16];
+    while ((number /= 16) > 0);
+    add(message, digits + at);
+}
+
+/* The calls that led here, as `file+0xOFFSET` each, for addr2line. */
+static void add_places(struct message *message)
 {
     void *frames[FRAMES_MAX];
+    int count = backtrace(frames, FRAMES_MAX);
+    for (int i = 0; i < count; i++) {
+        Dl_info found;
+        if (dladdr(frames[i], &found) == 0 || found.dli_fname == NULL)
+            continue;
+        const char *name = strrchr(found.dli_fname, '/');
+        add(message, " ");
+        add(message, name == NULL ? found.dli_fname : name + 1);
+        add(message, "+0x");
+        add_hex(message, (uintptr_t)frames[i] - (uintptr_t)found.dli_fbase);
+    }
+}
+
+/* Names the signal and the places in the program, for a report. */
+static void say_signal(int number)
+{
     struct message message = {.length = 0};
     add(&message, number == SIGSEGV  ? "\nleat: ended by SIGSEGV"
                   : number == SIGBUS ? "\nleat: ended by SIGBUS"
                                      : "\nleat: ended by SIGABRT");
-    add(&message,
-        ". This is a bug in leat, or in a library that it uses; checkpoints are kept\n"
-        "hint: start it again, which goes on from the newest checkpoint, and report the places below\n");
+    add(&message, ". This is a bug in leat, or in a library that leat uses; checkpoints are kept\n"
+                  "hint: please report these places:");
+    add_places(&message);
+    add(&message, "\n");
     log_last(LOG_LEVEL_ERROR, (struct str){message.text, message.length});
-    backtrace_symbols_fd(frames, backtrace(frames, FRAMES_MAX), STDERR_FILENO);
+}
+
+/* Ends the process soon, whatever happens: another thread may hold a lock of the loader, which add_places takes, for ever. */
+static void end_soon(void)
+{
+    sigset_t alarms;
+    sigemptyset(&alarms);
+    sigaddset(&alarms, SIGALRM);
+    signal(SIGALRM, SIG_DFL);
+    pthread_sigmask(SIG_UNBLOCK, &alarms, NULL);
+    alarm(LAST_WORDS_S);
 }
 
 static void on_signal(int number)
@@ -213,6 +253,7 @@ static void on_signal(int number)
     if (is_out_of_memory())
         refused_memory(0);
     signal(number, SIG_DFL);
+    end_soon();
     say_signal(number);
     raise(number); /* takes effect when the handler returns: the signal's default action */
 }

@@ -229,6 +229,23 @@ def test_workers_that_are_no_more():
         job.is_as_plain()
 
 
+def test_ended_meanwhile():
+    """Who has asked for workers is told at once where the job ends before these have come."""
+    with Job() as job:
+        workers = [job.start("2:3", ASKED, SOON) for _ in range(2)]
+        job.says(workers[0], "incarnation 1")
+        workers.append(job.start("2:3", ASKED))
+        waits(job, 1)
+        asks = subprocess.Popen([LEAT, "cluster", "grow", f"etcd://{job.etcd.endpoints()}/{job.name}", "3", "--within=5m"],
+                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        job.processes.append(asks)
+        assert "incarnation 1: 2 workers" in asks.stderr.readline()
+        leat_cluster(job, "stop")
+        job.ends(*workers)
+        said = asks.stderr.read()
+        assert asks.wait(timeout=PATIENCE_S) == FAILED and "the job has ended before the workers had changed" in said, said
+
+
 def test_ctrl_c_of_two():
     """Two of three at once, the leader among them: one change, or two; nothing is executed again."""
     with Job() as job:

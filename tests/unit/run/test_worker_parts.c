@@ -21,7 +21,7 @@
     "stream g = a | gate\n"                                                                                  \
     "stream w = g | feature by key over 1h { n: count() }\n"                                                 \
     "sink w = watched from w\n"
-/* Heads of a long life before are asked for. */
+/* Keeps all checkpoints: tests begin with the head of a life before the last one. */
 static const char job[] =
     "job j { checkpoint: { dir: \"alone\", every: 10ms, keep: { last: 1000 } } }\n" STREAMS;
 

@@ -12,14 +12,13 @@
 
 #include <cmocka.h>
 
+/* FEW_BYTES: a scan may read of each file: a block of data, one of an index, and, once, what is read to open the file. */
 enum {
     FILES = 3, /* of the database */
     KEYS = 20000,
     VALUE_BYTES = 200,
     SCANS = 100,
-    FEW_BYTES =
-        32
-        << 10 /* a scan may read of each file: a block of data, one of an index, and what is read to open it, once */
+    FEW_BYTES = 32 << 10
 };
 
 static struct str key_of(char *text, size_t bytes, int number)
