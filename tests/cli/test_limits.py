@@ -254,11 +254,11 @@ def ended_by_a_signal(folder):
     with open(path, "w", encoding="utf-8") as file:
         file.write("job long { workers: 1 }\nsource a = sequence { count: 1000000000000 }\nsink o = null from a\n")
     for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT):
-        with subprocess.Popen([LEAT, "run", path, "--progress=100ms"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-            process.stderr.read(1)  # it has begun
+        with subprocess.Popen([LEAT, "run", path, "--progress=1s"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+            begun = process.stderr.readline()  # of progress
             process.send_signal(number)
             _, said = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == -number, (process.returncode, said)
+        assert " events " in begun and process.returncode == -number, (begun, process.returncode, said)
         assert f"ended by {number.name}. This is a bug" in said, said
         assert re.search(r"hint: please report these places:( \S+\+0x[0-9a-f]+)* leat\+0x[0-9a-f]+", said), said
 
