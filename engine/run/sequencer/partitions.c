@@ -125,7 +125,8 @@ bool sequencer_init(struct run *run)
     if (!open_sources(run))
         return false;
     uint32_t total = s->partitions_room;
-    s->pieces_ahead = MIN(PIECES_MAX, 2 + 2 * run->lanes_count);
+    /* As in one process with as many lanes: more workers are longer ways of offers and numbers, too, which the rows ahead cover. */
+    s->pieces_ahead = MIN(PIECES_MAX, 2 + 2 * peers_instances(run));
     s->until_us = run->options.until_us;
     s->cut_records = test_cut(BATCH_ROWS);
     s->load = ORDER_LOAD_MAX;
