@@ -352,15 +352,20 @@ static int run_part(struct cluster *c)
 
 /* --- The cluster --- */
 
-/* Who looks at this worker's page is told for what it waits. Where the page cannot be had now, the round says why: another worker of this
- * machine may have the port until then. */
+/* Who looks at this worker's page is told for what it waits. Where the page cannot be had now, a warning says why; the round tries again:
+ * another worker of this machine may have the port until then. */
 static void show_wait(struct cluster *c)
 {
     struct arena arena = {.block_bytes = 4096};
     struct diag_list diags;
     if (!c->has_tried_api) {
         diag_list_init(&diags, &arena);
-        (void)!run_control_start(c->o->control, c->load, &c->api, &diags);
+        if (!run_control_start(c->o->control, c->load, &c->api, &diags)) {
+            const struct diag *why = &diags.items[0];
+            log_say(LOG_LEVEL_WARNING,
+                    "this worker has no page while it waits: %s%s%s; it tries again when its part begins",
+                    why->message, why->cause != NULL ? ": " : "", why->cause != NULL ? why->cause : "");
+        }
         arena_free(&arena);
         c->has_tried_api = true;
     }

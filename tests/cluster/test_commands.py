@@ -9,6 +9,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -241,6 +242,19 @@ def test_control():
         job.ends(*workers)
         assert not job.summary()["finished"] and job.summary()["cluster"]["count"] == 3
         assert not glob.glob(f"{job.state}/**/CONTROL", recursive=True)
+
+
+def test_a_page_whose_port_is_taken():
+    """While a worker waits it has no page, and says so; once it has a part the port is free, and the page is there."""
+    with Job() as job, socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        first = job.start(2, f"--ui=127.0.0.1:{port}", failpoints=SLOW)
+        job.says(first, "this worker has no page while it waits: cannot listen")
+        job.says(first, "Address already in use")
+        taken.close()
+        second = job.start(2, failpoints=SLOW)
+        job.says(first, f"figures at http://127.0.0.1:{port}/")
+        job.ends(first, second)
 
 
 def test_a_stop_by_control():
