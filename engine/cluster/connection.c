@@ -234,8 +234,6 @@ void connection_piece(struct connection *connection, struct link_frame *frame, u
     sending->bytes = bytes;
     if (frame != NULL) {
         sending->frame = frame;
-        sending->head.first = frame->first;
-        sending->head.last = frame->last;
         sending->head.length = frame->length;
         sending->head.offset = offset;
         frame->pins++;

@@ -2,38 +2,31 @@
 
 uint64_t credits_room(const struct credits_sender *sender)
 {
-    return sender->granted > sender->charged ? sender->granted - sender->charged : 0;
-}
-
-bool credits_may_send(const struct credits_sender *sender, uint64_t first, uint64_t bytes)
-{
-    return first <= sender->unfinished || bytes <= credits_room(sender);
+    return sender->granted - sender->charged;
 }
 
 void credits_charge(struct credits_sender *sender, uint64_t bytes)
 {
+    leat_assert(bytes <= credits_room(sender));
     sender->charged += bytes;
 }
 
-bool credits_hear(struct credits_sender *sender, uint64_t granted, uint64_t unfinished)
+bool credits_hear(struct credits_sender *sender, uint64_t granted)
 {
-    if (granted < sender->granted || unfinished < sender->unfinished)
-        return false;
-    if (granted > sender->charged && granted - sender->charged > CREDITS_WINDOW_MAX)
+    if (granted < sender->granted || granted - sender->charged > CREDITS_WINDOW_MAX)
         return false;
     sender->granted = granted;
-    sender->unfinished = unfinished;
     return true;
 }
 
-bool credits_is_allowed(const struct credits_receiver *receiver, uint64_t first, uint64_t bytes)
+bool credits_is_allowed(const struct credits_receiver *receiver, uint64_t bytes)
 {
-    uint64_t room = receiver->told > receiver->received ? receiver->told - receiver->received : 0;
-    return first <= receiver->told_lowest || bytes <= room;
+    return bytes <= receiver->told - receiver->received;
 }
 
 void credits_receive(struct credits_receiver *receiver, uint64_t bytes)
 {
+    leat_assert(credits_is_allowed(receiver, bytes));
     receiver->received += bytes;
 }
 
@@ -51,7 +44,7 @@ uint64_t credits_grant(const struct credits_receiver *receiver)
 bool credits_is_urgent(const struct credits_receiver *receiver)
 {
     uint64_t news = credits_grant(receiver) - receiver->told;
-    return receiver->unfinished != receiver->told_lowest || (news > 0 && news >= receiver->window / 8);
+    return news > 0 && news >= receiver->window / 8;
 }
 
 bool credits_must_tell(const struct credits_receiver *receiver)
@@ -63,5 +56,4 @@ bool credits_must_tell(const struct credits_receiver *receiver)
 void credits_told(struct credits_receiver *receiver)
 {
     receiver->told = credits_grant(receiver);
-    receiver->told_lowest = receiver->unfinished;
 }

@@ -1,9 +1,9 @@
 /* Links: how the workers of one job send each other frames, over TCP.
  *
- * A frame is bytes and the range of micro-batch numbers that they belong to. Frames of a link arrive whole, once, in the order
- * in which they were sent. The sender keeps a frame until the receiver has it; after a broken connection, the next one goes on
- * behind what was received. Flow is bounded by credits of the receiver and by the sender's own budget; link_send never blocks,
- * and refuses what has no room, but for the lowest number that the receiver has not finished, which is never held back.
+ * A frame is bytes. Frames of a link arrive whole, once, in the order in which they were sent. The sender keeps a frame until the
+ * receiver has it; after a broken connection, the next one goes on behind what was received. Flow is bounded by credits of the
+ * receiver and by the sender's own budget; link_send never blocks, and refuses what has no room. Frames that a receiver holds take
+ * room from all that follow: a receiver that gives them back at once (link_release) holds nobody up.
  *
  * Of two workers the one with the lower number dials. Both prove that they know the secret of the incarnation before either
  * takes a frame. Nothing is encrypted: that is the network's part.
@@ -31,10 +31,9 @@ enum {
 
 struct links;
 
-/* A frame. The sender fills `first`, `last` (numbers of micro-batches, from 1) and `bytes`; the rest is the links' own. */
+/* A frame. The sender fills `bytes`; the rest is the links' own. */
 struct link_frame {
     struct link_frame *next;
-    uint64_t first, last;
     uint64_t sequence;
     int64_t due_us;
     uint64_t life;   /* received: of the link that it came by */
@@ -55,7 +54,7 @@ struct link_calls {
     /* The connection broke, or none came about in time. Frames that were sent are kept until link_close; link_to tries again. A
      * killed process is told at once; a machine that vanishes, or a cut cable, after silence_us. */
     void (*is_gone)(void *user, uint32_t worker, const char *reason);
-    /* After link_send has refused frames: one of the least length, or of the lowest number among them, would pass now. */
+    /* After link_send has refused frames: one of the least length among them would pass now. */
     void (*has_room)(void *user, uint32_t worker);
 };
 
@@ -110,15 +109,12 @@ enum link_sent {
     LINK_NO_LINK, /* the caller keeps it: no link was made to that worker, or it was closed */
 };
 
-/* Sends a frame, or refuses it at once. Before the link is up for the first time there is no room. */
+/* Sends a frame, or refuses it at once. Before the link is up for the first time there is no room. A frame that is longer than the
+ * receiver's window or the sender's budget never has room. */
 LEAT_CHECKED enum link_sent link_send(struct links *links, uint32_t worker, struct link_frame *frame);
-/* Bytes that link_send would take now, of any number. */
-int64_t link_room(struct links *links, uint32_t worker);
 /* Gives back a frame that `take` got: the sender gets credit for its bytes. Returns how many bytes of other frames that came by that
  * link were not given back; 0, too, where the link was closed. */
 int64_t link_release(struct links *links, struct link_frame *frame);
-/* Says that all numbers below `unfinished` are finished here; never falls. Links begin with 1. */
-void links_finish(struct links *links, uint64_t unfinished);
 
 /* Asks for a round trip, unless one is on its way; link_figures shows how long it took. false: the link is not up. */
 bool link_ping(struct links *links, uint32_t worker);

@@ -84,7 +84,7 @@ struct link {
     enum link_state state;                   /* [m] */
     bool is_closing;                         /* [m] link_close waits */
     bool is_wanting;                         /* [m] frames were refused: */
-    uint64_t wanted_first, wanted_bytes;     /* [m] the lowest number and the least length of them */
+    uint64_t wanted_bytes;                   /* [m] the least length of them */
     bool is_called;                          /* [m] link_to was called: begin to dial, or to wait */
     bool must_ping;                          /* [m] */
     struct sockaddr_in address;              /* [m] */
@@ -131,7 +131,6 @@ struct links {
     struct link *by_worker[LINK_WORKER_MAX + 1]; /* [m] */
     uint32_t workers_end;                        /* [m] behind the highest number that ever had a link */
     uint64_t lives;                              /* [m] of links, so far */
-    uint64_t unfinished;                         /* [m] */
     uint32_t next_self;                          /* [m] */
     uint64_t next_incarnation;                   /* [m] */
     int64_t next_window;                         /* [m] */
@@ -149,8 +148,8 @@ struct links {
 };
 
 /* --- links.c --- */
-/* Whether a frame may be sent now: within both budgets, or the receiver cannot go on without it; with the mutex locked. */
-bool link_passes(const struct link *link, uint64_t first, uint64_t bytes);
+/* Whether a frame of so many bytes may be sent now: it is within both budgets; with the mutex locked. */
+bool link_passes(const struct link *link, uint64_t bytes);
 
 /* --- runner.c --- */
 void *links_run(void *argument);

@@ -120,7 +120,6 @@ struct links *links_new(const struct links_options *options, struct diag_list *d
     struct links *links = mem_calloc(1, sizeof(*links));
     links->options = *options;
     links->wake_fd = links->poll_fd = links->listen_fd = -1;
-    links->unfinished = 1;
     links->incarnation = options->incarnation;
     links->secret_length = options->incarnation > 0 ? options->secret.length : 0;
     if (links->secret_length > 0)
@@ -190,7 +189,6 @@ static struct link *make_link(struct links *links, uint32_t worker)
     link->state = LINK_GONE;
     link->frames_end = &link->frames;
     link->receiver.window = (uint64_t)links->options.window_bytes;
-    link->receiver.unfinished = links->unfinished;
     link->figures.round_trip_us = -1;
     link->figures.probe_bytes_per_s = -1;
     link->dial_us = TIME_MAX;
@@ -264,21 +262,16 @@ void link_frame_free(struct link_frame *frame)
     free(frame);
 }
 
-static uint64_t room_of(const struct link *link)
+bool link_passes(const struct link *link, uint64_t bytes)
 {
     const struct links *links = link->links;
     int64_t left = links->options.retained_bytes - links->figures.retained_bytes;
-    return left <= 0 ? 0 : MIN((uint64_t)left, credits_room(&link->sender));
-}
-
-bool link_passes(const struct link *link, uint64_t first, uint64_t bytes)
-{
-    return first <= link->sender.unfinished || bytes <= room_of(link);
+    leat_assert(left >= 0);
+    return bytes <= MIN((uint64_t)left, credits_room(&link->sender));
 }
 
 static void want(struct link *link, const struct link_frame *frame)
 {
-    link->wanted_first = link->is_wanting ? MIN(link->wanted_first, frame->first) : frame->first;
     link->wanted_bytes = link->is_wanting ? MIN(link->wanted_bytes, frame->length) : frame->length;
     link->is_wanting = true;
     link->figures.refused_sends++;
@@ -306,11 +299,10 @@ static void append(struct links *links, struct link *link, struct link_frame *fr
 
 enum link_sent link_send(struct links *links, uint32_t worker, struct link_frame *frame)
 {
-    leat_assert(frame->first >= 1 && frame->first <= frame->last);
     enum link_sent sent = LINK_NO_LINK;
     pthread_mutex_lock(&links->mutex);
     struct link *link = find(links, worker);
-    if (link != NULL && !link_passes(link, frame->first, frame->length)) {
+    if (link != NULL && !link_passes(link, frame->length)) {
         sent = LINK_NO_ROOM;
         want(link, frame);
     } else if (link != NULL) {
@@ -320,15 +312,6 @@ enum link_sent link_send(struct links *links, uint32_t worker, struct link_frame
     }
     pthread_mutex_unlock(&links->mutex);
     return sent;
-}
-
-int64_t link_room(struct links *links, uint32_t worker)
-{
-    pthread_mutex_lock(&links->mutex);
-    const struct link *link = find(links, worker);
-    uint64_t room = link != NULL ? room_of(link) : 0;
-    pthread_mutex_unlock(&links->mutex);
-    return (int64_t)room;
 }
 
 int64_t link_release(struct links *links, struct link_frame *frame)
@@ -345,16 +328,6 @@ int64_t link_release(struct links *links, struct link_frame *frame)
     pthread_mutex_unlock(&links->mutex);
     free(frame);
     return held;
-}
-
-void links_finish(struct links *links, uint64_t unfinished)
-{
-    pthread_mutex_lock(&links->mutex);
-    if (unfinished > links->unfinished) {
-        links->unfinished = unfinished;
-        links_wake(links);
-    }
-    pthread_mutex_unlock(&links->mutex);
 }
 
 /* --- What can be seen --- */

@@ -40,7 +40,7 @@ static bool is_piece(const struct message_head *head)
         return false;
     if (head->offset == head->length && head->length != 0)
         return false;
-    return head->sequence != 0 && head->first != 0 && head->first <= head->last;
+    return head->sequence != 0;
 }
 
 enum message_refusal message_measure(const struct message_head *head, size_t *bytes)

@@ -10,7 +10,7 @@
 #include "core/base.h"
 
 enum {
-    MESSAGE_VERSION = 1,
+    MESSAGE_VERSION = 2,
     MESSAGE_BODY_MAX = 128 << 10, /* bytes behind a head */
     MESSAGE_WORKER_MAX = 1023,    /* the highest number of a worker */
 };
@@ -56,12 +56,11 @@ struct message_head {
     uint64_t incarnation; /* of the job, as the sender knows it */
     uint64_t session;     /* what both sides derived from the secret; 0 before that */
     uint64_t sequence;    /* FRAME: of the frame, from 1, without a gap; others: see message_kind */
-    uint64_t first, last; /* FRAME: the numbers of micro-batches in it */
     uint32_t length;      /* FRAME: of the whole frame; others: of the body */
     uint32_t offset;      /* FRAME: of the first byte of this body in the frame */
 };
 
-_Static_assert(sizeof(struct message_head) == 64, "heads are sent as they are");
+_Static_assert(sizeof(struct message_head) == 48, "heads are sent as they are");
 
 struct message_hello {
     uint8_t nonce[PROOF_NONCE];
@@ -75,9 +74,8 @@ struct message_proof {
 };
 
 struct message_status {
-    uint64_t sequence;   /* of the newest frame that was received whole: the sender may forget it */
-    uint64_t granted;    /* credits.h */
-    uint64_t unfinished; /* credits.h */
+    uint64_t sequence; /* of the newest frame that was received whole: the sender may forget it */
+    uint64_t granted;  /* credits.h */
 };
 
 /* Sets magic, version, length (but for FRAME) and digest. */

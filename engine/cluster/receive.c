@@ -33,8 +33,7 @@ bool receive_status(struct link *link, const struct message_status *status)
 {
     struct links *links = link->links;
     pthread_mutex_lock(&links->mutex);
-    bool is_good =
-        forget(link, status->sequence) && credits_hear(&link->sender, status->granted, status->unfinished);
+    bool is_good = forget(link, status->sequence) && credits_hear(&link->sender, status->granted);
     pthread_mutex_unlock(&links->mutex);
     return is_good;
 }
@@ -43,10 +42,9 @@ struct message_status receive_own_status(struct link *link)
 {
     struct links *links = link->links;
     pthread_mutex_lock(&links->mutex);
-    link->receiver.unfinished = MAX(link->receiver.unfinished, links->unfinished);
     credits_told(&link->receiver);
     link->tell_us = 0;
-    struct message_status status = {link->received, link->receiver.told, link->receiver.told_lowest};
+    struct message_status status = {link->received, link->receiver.told};
     pthread_mutex_unlock(&links->mutex);
     link->must_tell = false;
     return status;
@@ -90,13 +88,11 @@ static bool begin_frame(struct link *link, const struct message_head *head)
 {
     struct links *links = link->links;
     pthread_mutex_lock(&links->mutex);
-    bool is_allowed = credits_is_allowed(&link->receiver, head->first, head->length);
+    bool is_allowed = credits_is_allowed(&link->receiver, head->length);
     pthread_mutex_unlock(&links->mutex);
     if (!is_allowed)
         return false;
     link->assembled = link_frame_new(head->length);
-    link->assembled->first = head->first;
-    link->assembled->last = head->last;
     link->assembled->sequence = head->sequence;
     link->assembled->worker = link->worker;
     link->assembled->life = link->life;
@@ -143,8 +139,7 @@ static enum message_refusal take_piece(struct link *link, const struct message_h
     if (link->assembled == NULL && head->offset == 0 && !begin_frame(link, head))
         return REFUSED_OVER_CREDIT;
     struct link_frame *frame = link->assembled;
-    if (frame == NULL || head->offset != link->assembled_bytes || head->length != frame->length ||
-        head->first != frame->first || head->last != frame->last)
+    if (frame == NULL || head->offset != link->assembled_bytes || head->length != frame->length)
         return REFUSED_ORDER;
     if (bytes != 0)
         memcpy(frame->bytes + head->offset, body, bytes);

@@ -313,7 +313,6 @@ static void send_all(struct link *link, struct turn *turn)
  * waited. With the mutex locked. */
 static bool must_tell_now(struct link *link, struct turn *turn)
 {
-    link->receiver.unfinished = MAX(link->receiver.unfinished, link->links->unfinished);
     if (!link->must_tell && !credits_must_tell(&link->receiver))
         return false;
     if (link->tell_us == 0)
@@ -353,8 +352,7 @@ static void link_turn(struct link *link, struct turn *turn)
     struct links *links = link->links;
     pthread_mutex_lock(&links->mutex);
     bool is_closing = link->is_closing;
-    bool has_room =
-        link->is_wanting && !is_closing && link_passes(link, link->wanted_first, link->wanted_bytes);
+    bool has_room = link->is_wanting && !is_closing && link_passes(link, link->wanted_bytes);
     link->is_wanting = link->is_wanting && !has_room;
     pthread_mutex_unlock(&links->mutex);
     if (has_room)
@@ -488,7 +486,6 @@ static void restart(struct links *links)
     links->incarnation = links->next_incarnation;
     links->secret_length = links->next_secret_length;
     memcpy(links->secret, links->next_secret, links->secret_length);
-    links->unfinished = 1;
     links->must_restart = false;
     pthread_cond_broadcast(&links->changed);
     pthread_mutex_unlock(&links->mutex);

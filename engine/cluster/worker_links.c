@@ -3,10 +3,9 @@
  *
  * Memory (worker_options.links_bytes): one half is for frames that were sent and have not come, the other one for frames that came and
  * were not taken; each link has the same share of both, its window, which is GATHER_BYTES at least. A frame needs credit for all of its bytes, and is never longer than
- * a window. While a run is attached, it takes a frame before the next one is read, so all of the window is free again with what the link
- * carries, and waits for nothing else: that holds for the lowest number that the receiver has not finished as for all others. Before a
- * run is attached, the frames lie here, and their senders have no more than the window. Whom a link refuses keeps the message
- * (worker_send). */
+ * a window. While a run is attached, it takes a frame before the next one is read, whichever micro-batch it is of, so all of the window
+ * is free again with what the link carries, and waits for nothing else. Before a run is attached, the frames lie here, and their senders
+ * have no more than the window. Whom a link refuses keeps the message (worker_send). */
 #include "cluster/worker_internal.h"
 #include "core/log.h"
 #include "core/mem.h"
@@ -16,8 +15,6 @@
 enum {
     HEAD = sizeof(uint32_t),
     GATHER_BYTES = 64 << 10, /* of a frame in which messages gather; the least window */
-    NUMBER =
-        2, /* of all frames: links begin with 1 as the lowest that is not finished, which needs no credit */
 };
 #define GOES_ON     (UINT32_C(1) << 31)
 #define MESSAGE_MAX (UINT64_C(1) << 30)
@@ -291,7 +288,6 @@ static void close_frame(struct worker_unsent *unsent)
         memcpy(frame->bytes, unsent->open->bytes, frame->length);
         unsent->open->length = 0;
     }
-    frame->first = frame->last = NUMBER;
     frame->next = NULL;
     unsent->bytes += frame->length;
     *unsent->last = frame;

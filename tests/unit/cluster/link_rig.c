@@ -134,6 +134,18 @@ void rig_release(struct rig_worker *worker)
     }
 }
 
+void rig_release_first(struct rig_worker *worker)
+{
+    pthread_mutex_lock(&worker->mutex);
+    struct link_frame *frame = worker->held;
+    assert_non_null(frame);
+    worker->held = frame->next;
+    if (worker->held == NULL)
+        worker->held_end = &worker->held;
+    pthread_mutex_unlock(&worker->mutex);
+    link_release(worker->links, frame);
+}
+
 void rig_stop(struct rig_worker *worker)
 {
     rig_release(worker);
@@ -164,10 +176,9 @@ void rig_join(struct rig_worker *a, struct rig_worker *b)
         wait_more(&since);
 }
 
-enum link_sent rig_try(struct rig_worker *worker, uint32_t to, uint64_t tag, uint64_t number, uint32_t length)
+enum link_sent rig_try(struct rig_worker *worker, uint32_t to, uint64_t tag, uint32_t length)
 {
     struct link_frame *frame = link_frame_new(length);
-    frame->first = frame->last = number;
     rig_fill(frame, tag);
     enum link_sent sent = link_send(worker->links, to, frame);
     if (sent != LINK_SENT)
@@ -175,10 +186,9 @@ enum link_sent rig_try(struct rig_worker *worker, uint32_t to, uint64_t tag, uin
     return sent;
 }
 
-void rig_send(struct rig_worker *worker, uint32_t to, uint64_t tag, uint64_t number, uint32_t length)
+void rig_send(struct rig_worker *worker, uint32_t to, uint64_t tag, uint32_t length)
 {
     struct link_frame *frame = link_frame_new(length);
-    frame->first = frame->last = number;
     rig_fill(frame, tag);
     enum link_sent sent;
     for (int64_t since = 0; (sent = link_send(worker->links, to, frame)) == LINK_NO_ROOM;)

@@ -34,14 +34,16 @@ void rig_link_to(struct rig_worker *worker, uint32_t other, const char *address)
 /* Fills a frame: the tag in its first 8 bytes, as far as there are any, and bytes made from it behind them. */
 void rig_fill(struct link_frame *frame, uint64_t tag);
 /* Sends a frame of `length` bytes whose content is made from the tag; spins politely while there is no room. */
-void rig_send(struct rig_worker *worker, uint32_t to, uint64_t tag, uint64_t number, uint32_t length);
-enum link_sent rig_try(struct rig_worker *worker, uint32_t to, uint64_t tag, uint64_t number,
-                       uint32_t length);
+void rig_send(struct rig_worker *worker, uint32_t to, uint64_t tag, uint32_t length);
+/* Likewise, once. */
+enum link_sent rig_try(struct rig_worker *worker, uint32_t to, uint64_t tag, uint32_t length);
 /* A counter, as it is now. */
 uint64_t rig_count(struct rig_worker *worker, const uint64_t *counter);
 void rig_wait(struct rig_worker *worker, const uint64_t *counter, uint64_t at_least);
 /* Gives back the frames that are held. */
 void rig_release(struct rig_worker *worker);
+/* Likewise, the oldest of them alone; there must be one. */
+void rig_release_first(struct rig_worker *worker);
 struct link_figures rig_figures(struct rig_worker *worker, uint32_t other);
 
 /* fork; the child dies with the calling thread. Fails the test where there is none. */

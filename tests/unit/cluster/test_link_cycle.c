@@ -1,6 +1,6 @@
-/* Three workers in a cycle, with windows of a frame or so: each number needs two exchanges of all with all, frames that
- * have no room are spilled and sent when there is room, and all numbers come to their end. The rule alone is attacked in
- * test_credits.c. */
+/* Three workers in a circle, with windows and budgets of a frame or so. Each number needs two exchanges of all with all. A frame that
+ * has no room waits at its sender, and is tried again when there is room; a receiver gives back each frame as soon as it comes. All
+ * numbers come to their end. Credits alone are attacked in test_credits.c, runs in test_worker_cycles.c. */
 #include "../support/patience.h"
 #include "../support/random.h"
 #include "link_rig.h"
@@ -9,7 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { WORKERS = 3, STAGES = 2, NUMBERS = 40, SEEDS = 6 };
+enum { WORKERS = 3, STAGES = 2, NUMBERS = 40, SEEDS = 6, AHEAD = 8, BYTES_MAX = 4000 };
+
+/* What a frame begins with. */
+struct part {
+    uint32_t number, stage;
+};
 
 struct cycle {
     struct links *links;
@@ -19,8 +24,6 @@ struct cycle {
     uint64_t events;
     uint32_t came[NUMBERS + 2][STAGES + 1];
     struct link_frame *spilled[WORKERS]; /* newest first */
-    struct link_frame *held;             /* that came, and whose number is not finished */
-    uint64_t unfinished;
     uint32_t spills, ups;
     bool is_done;
     struct test_random random;
@@ -37,10 +40,12 @@ static void wake(struct cycle *cycle)
 static void take(void *user, struct link_frame *frame)
 {
     struct cycle *cycle = user;
+    struct part part;
+    memcpy(&part, frame->bytes, sizeof(part));
+    int64_t held = link_release(cycle->links, frame);
+    leat_assert(held == 0);
     pthread_mutex_lock(&cycle->mutex);
-    cycle->came[frame->first][frame->bytes[0]]++;
-    frame->next = cycle->held;
-    cycle->held = frame;
+    cycle->came[part.number][part.stage]++;
     wake(cycle);
     pthread_mutex_unlock(&cycle->mutex);
 }
@@ -70,22 +75,25 @@ static void has_room(void *user, uint32_t other)
 }
 
 /* Spills a frame of the stage to each of the others; with the mutex locked. */
-static void make_frames(struct cycle *cycle, uint64_t number, uint32_t stage)
+static void make_frames(struct cycle *cycle, uint32_t number, uint32_t stage)
 {
+    const struct part part = {number, stage};
     for (uint32_t to = 0; to < WORKERS; to++) {
         if (to == cycle->self)
             continue;
-        struct link_frame *frame = link_frame_new(1 + random_below(&cycle->random, 4000));
-        frame->first = frame->last = number;
-        frame->bytes[0] = (uint8_t)stage;
+        uint32_t more = random_below(&cycle->random, BYTES_MAX - sizeof(part) + 1);
+        struct link_frame *frame = link_frame_new(sizeof(part) + more);
+        memset(frame->bytes, 0, frame->length);
+        memcpy(frame->bytes, &part, sizeof(part));
         frame->next = cycle->spilled[to];
         cycle->spilled[to] = frame;
     }
 }
 
-/* Tries to send all that is spilled; with the mutex locked. */
-static void send_spilled(struct cycle *cycle)
+/* Tries to send all that is spilled; with the mutex locked. false: some of it had no room. */
+static bool send_spilled(struct cycle *cycle)
 {
+    uint32_t before = cycle->spills;
     for (uint32_t to = 0; to < WORKERS; to++)
         for (struct link_frame **at = &cycle->spilled[to]; *at != NULL;) {
             struct link_frame *frame = *at, *next = frame->next;
@@ -97,53 +105,28 @@ static void send_spilled(struct cycle *cycle)
                 at = &frame->next;
             }
         }
+    return cycle->spills == before;
 }
 
-/* Gives back the frames of numbers that are finished; with the mutex locked. */
-static void give_back(struct cycle *cycle)
-{
-    for (struct link_frame **at = &cycle->held; *at != NULL;) {
-        struct link_frame *frame = *at;
-        if (frame->first >= cycle->unfinished) {
-            at = &frame->next;
-            continue;
-        }
-        *at = frame->next;
-        link_release(cycle->links, frame);
-    }
-}
-
-/* A worker: up to 8 numbers at once, each of which has two stages. */
+/* A worker: up to AHEAD numbers at once, each of which has two stages. It ends when all numbers are finished and sent. */
 static void *work(void *argument)
 {
     struct cycle *cycle = argument;
-    uint64_t begun = 1, staged = 1;
+    uint32_t begun = 1, staged = 1, finished = 1; /* behind the last one */
     pthread_mutex_lock(&cycle->mutex);
     while (cycle->ups < WORKERS - 1)
         pthread_cond_wait(&cycle->changed, &cycle->mutex);
-    while (cycle->unfinished <= NUMBERS) {
+    for (bool is_sent = true; finished <= NUMBERS || !is_sent;) {
         uint64_t seen = cycle->events;
-        for (; begun <= NUMBERS && begun < cycle->unfinished + 8; begun++)
+        for (; begun <= NUMBERS && begun < finished + AHEAD; begun++)
             make_frames(cycle, begun, 1);
         for (; staged < begun && cycle->came[staged][1] == WORKERS - 1; staged++)
             make_frames(cycle, staged, 2);
-        while (cycle->unfinished < staged && cycle->came[cycle->unfinished][2] == WORKERS - 1)
-            cycle->unfinished++;
-        links_finish(cycle->links, cycle->unfinished);
-        give_back(cycle);
-        send_spilled(cycle);
-        if (begun < MIN(cycle->unfinished + 8, (uint64_t)NUMBERS + 1))
-            continue;
-        while (cycle->events == seen && cycle->unfinished <= NUMBERS)
-            pthread_cond_wait(&cycle->changed, &cycle->mutex);
-    }
-    for (bool is_left = true; is_left;) { /* what the others still need */
-        is_left = false;
-        uint64_t seen = cycle->events;
-        send_spilled(cycle);
-        for (uint32_t to = 0; to < WORKERS; to++)
-            is_left |= cycle->spilled[to] != NULL;
-        while (is_left && cycle->events == seen)
+        while (finished < staged && cycle->came[finished][2] == WORKERS - 1)
+            finished++;
+        is_sent = send_spilled(cycle);
+        bool may_begin = begun <= NUMBERS && begun < finished + AHEAD;
+        while (!may_begin && (finished <= NUMBERS || !is_sent) && cycle->events == seen)
             pthread_cond_wait(&cycle->changed, &cycle->mutex);
     }
     cycle->is_done = true;
@@ -165,12 +148,11 @@ static void start_cycle(struct cycle *cycle, uint32_t self, uint64_t seed)
     struct diag_list none = {0};
     memset(cycle, 0, sizeof(*cycle));
     cycle->self = self;
-    cycle->unfinished = 1;
     cycle->random.state = seed * WORKERS + self;
     pthread_mutex_init(&cycle->mutex, NULL);
     pthread_cond_init(&cycle->changed, NULL);
-    options.window_bytes = 1 + random_below(&cycle->random, 8000);
-    options.retained_bytes = 1 + random_below(&cycle->random, 8000);
+    options.window_bytes = BYTES_MAX + random_below(&cycle->random, 4000);
+    options.retained_bytes = BYTES_MAX + random_below(&cycle->random, 4000);
     options.calls = (struct link_calls){take, is_up, is_gone, has_room};
     options.user = cycle;
     cycle->links = links_new(&options, &none);
@@ -179,8 +161,6 @@ static void start_cycle(struct cycle *cycle, uint32_t self, uint64_t seed)
 
 static void stop_cycle(struct cycle *cycle)
 {
-    cycle->unfinished = UINT64_MAX;
-    give_back(cycle);
     links_free(cycle->links);
     pthread_cond_destroy(&cycle->changed);
     pthread_mutex_destroy(&cycle->mutex);

@@ -41,7 +41,7 @@ _Noreturn static void be_source(const char *address, const char *delay)
     uint64_t gones = 0;
     int64_t since = 0;
     for (uint64_t sent = 0; sent < FRAMES || rig_figures(&a, 1).retained_bytes != 0;) {
-        if (sent < FRAMES && rig_try(&a, 1, sent, 2, frame_bytes(sent)) == LINK_SENT) {
+        if (sent < FRAMES && rig_try(&a, 1, sent, frame_bytes(sent)) == LINK_SENT) {
             sent++;
             continue;
         }
@@ -97,11 +97,11 @@ static void test_kill_while_sending(void **state)
     pid_t pid = start_sink(&out);
     uint64_t tag = 0;
     for (; tag < 30; tag++)
-        rig_send(&a, 1, tag, 2, 1 << 20);
+        rig_send(&a, 1, tag, 1 << 20);
     kill(pid, SIGKILL);
     int64_t killed_us = os_monotonic_us();
     while (rig_count(&a, &a.gones[1]) == 0)
-        if (rig_try(&a, 1, tag, 2, 1 << 20) == LINK_SENT)
+        if (rig_try(&a, 1, tag, 1 << 20) == LINK_SENT)
             tag++;
     print_message("is_gone %lld us after the kill: %s\n", (long long)(os_monotonic_us() - killed_us),
                   a.reason);
@@ -118,7 +118,7 @@ static void test_kill_while_idle(void **state)
     (void)state;
     int out;
     pid_t pid = start_sink(&out);
-    rig_send(&a, 1, 0, 2, 1000);
+    rig_send(&a, 1, 0, 1000);
     for (int64_t since = 0; rig_figures(&a, 1).retained_bytes != 0;)
         wait_more(&since);
     kill(pid, SIGKILL);
@@ -136,10 +136,10 @@ static void test_stop_while_sending(void **state)
     int out;
     pid_t pid = start_sink(&out);
     for (uint64_t tag = 0; tag < 10; tag++)
-        rig_send(&a, 1, tag, 2, 100000);
+        rig_send(&a, 1, tag, 100000);
     kill(pid, SIGSTOP);
     uint64_t tag = 10;
-    while (rig_try(&a, 1, tag, 2, 1 << 20) == LINK_SENT) /* until a budget is used up */
+    while (rig_try(&a, 1, tag, 1 << 20) == LINK_SENT) /* until a budget is used up */
         tag++;
     assert_true(rig_figures(&a, 1).retained_bytes > 30 << 20);
     assert_int_equal(rig_count(&a, &a.gones[1]), 0);

@@ -114,7 +114,7 @@ static void test_unknown_worker(void **state)
         wait_more(&since);
     assert_int_equal(rig_count(&a, &a.gones[1]), 0);
     rig_join(&a, &b);
-    rig_send(&a, 1, 0, 2, 10);
+    rig_send(&a, 1, 0, 10);
     rig_wait(&b, &b.frames, 1);
     stop_both();
 }
@@ -285,13 +285,8 @@ static void test_strangers(void **state)
     rig_join(&a, &b);
     rig_link_to(&b, 1, "127.0.0.1:9"); /* b waits for worker 1 */
     uint16_t port = links_port(b.links);
-    const struct message_head frame = {.kind = MESSAGE_FRAME,
-                                       .from = 1,
-                                       .incarnation = 1,
-                                       .sequence = 1,
-                                       .first = 1,
-                                       .last = 1,
-                                       .length = 1000};
+    const struct message_head frame = {
+        .kind = MESSAGE_FRAME, .from = 1, .incarnation = 1, .sequence = 1, .length = 1000};
     const struct message_head hello_head = {.kind = MESSAGE_HELLO, .from = 1, .incarnation = 1};
     const struct message_head proof_head = {.kind = MESSAGE_PROOF, .from = 1, .incarnation = 1, .session = 7};
     const struct message_hello hello = {.to = 2};
@@ -321,7 +316,7 @@ static void test_strangers(void **state)
     assert_int_equal(send(fd, http, sizeof(http) - 1, MSG_NOSIGNAL), sizeof(http) - 1);
     expect_refusal(fd, REFUSED_DAMAGED);
     assert_int_equal(rig_count(&b, &b.ups[1]), 0);
-    rig_send(&a, 2, 0, 2, 1000); /* the others go on */
+    rig_send(&a, 2, 0, 1000); /* the others go on */
     rig_wait(&b, &b.frames, 1);
     assert_int_equal(rig_count(&b, &b.gones[0]), 0);
     stop_both();
@@ -340,7 +335,7 @@ static void test_silent_strangers(void **state)
     for (int64_t since = 0; links_figures(b.links).rejected < 36;)
         wait_more(&since);
     assert_int_equal(links_figures(b.links).connections, 1 + 64);
-    rig_send(&a, 1, 0, 2, 1000);
+    rig_send(&a, 1, 0, 1000);
     rig_wait(&b, &b.frames, 1);
     for (int64_t since = 0; links_figures(b.links).connections != 1;) /* 5 s later */
         wait_more(&since);
@@ -375,7 +370,7 @@ static void test_no_descriptors(void **state)
     uint64_t rests = 1 + (uint64_t)(os_monotonic_us() - began_us) / ACCEPT_REST_US;
     assert_true(after.rejected - before.rejected <= 2 * rests);
     assert_true(after.wakes - before.wakes <= 4 * rests);
-    rig_send(&a, 1, 0, 2, 1000);
+    rig_send(&a, 1, 0, 1000);
     rig_wait(&b, &b.frames, 1);
     assert_int_equal(links_figures(b.links).connections, 1);
     while (count > 0)
@@ -401,7 +396,7 @@ static void test_random_bytes(void **state)
         for (size_t i = 0; i < sizeof(bytes); i++)
             bytes[i] = round % 4 == 0 ? 0 : round % 4 == 1 ? 0xff : (uint8_t)random_next(&random);
         (void)send(fd, bytes, 64 + round * 101 % (sizeof(bytes) - 64), MSG_NOSIGNAL);
-        rig_send(&a, 1, round, 2, 1000);
+        rig_send(&a, 1, round, 1000);
         rig_wait(&b, &b.frames, round + 1);
         expect_refusal(fd, REFUSED_DAMAGED);
     }

@@ -11,8 +11,6 @@ static struct message_head frame_head(void)
                                 .incarnation = 5,
                                 .session = 99,
                                 .sequence = 1,
-                                .first = 7,
-                                .last = 9,
                                 .length = 2 * sizeof(body),
                                 .offset = sizeof(body)};
     message_seal(&head, body, sizeof(body));
@@ -78,11 +76,6 @@ static void test_bounds(void **state)
     head.sequence = 0;
     assert_int_equal(open_sealed(head, sizeof(body)), REFUSED_DAMAGED);
     head = good;
-    head.first = 0;
-    assert_int_equal(open_sealed(head, sizeof(body)), REFUSED_DAMAGED);
-    head.first = 10;
-    assert_int_equal(open_sealed(head, sizeof(body)), REFUSED_DAMAGED);
-    head = good;
     head.from = MESSAGE_WORKER_MAX + 1;
     assert_int_equal(open_sealed(head, sizeof(body)), REFUSED_DAMAGED);
     head = good;
@@ -95,7 +88,7 @@ static void test_bounds(void **state)
     head.kind = MESSAGE_PING;
     assert_int_equal(open_sealed(head, sizeof(body)), REFUSED_DAMAGED);
     assert_int_equal(open_sealed(head, 0), REFUSED_NOT);
-    head = (struct message_head){.kind = MESSAGE_FRAME, .sequence = 1, .first = 1, .last = 1};
+    head = (struct message_head){.kind = MESSAGE_FRAME, .sequence = 1};
     assert_int_equal(open_sealed(head, 0), REFUSED_NOT); /* a frame without bytes */
 }
 
