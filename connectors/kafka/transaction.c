@@ -10,11 +10,11 @@
 
 enum {
     INIT_SLICE_MS = 1000,
-    COMMIT_SLICE_MS = 500, /* of a start */
+    END_SLICE_MS = 500, /* a commit or an abort waits for brokers so long at a time */
     FULL_WAIT_MS = 100,
     MOST_WAIT_MS = 100,
     FLUSH_SLICE_MS = 100,
-    ABORT_MS = 5000,
+    ABORT_US = 5000000, /* of a transaction that brokers have refused */
     MOST_IDLE_TIMES = 5,
     FLIGHT_BYTES = 4 << 20,
     SMALLER = 8,            /* batches that brokers refuse as too large become smaller by this factor */
@@ -417,6 +417,21 @@ static void say_topics(struct sender *sender)
              sender->options.topic, sender->options.progress_topic, reason);
 }
 
+/* Aborts the transaction, in slices: a broker that does not answer may not keep a process that ends. Whether it is aborted; if not, sets
+ * sender->why. */
+static bool abort_it(struct sender *sender, int64_t limit_us)
+{
+    int64_t deadline_us = time_add(os_monotonic_us(), limit_us);
+    enum judgement judgement = TRY_AGAIN;
+    while (judgement == TRY_AGAIN && !is_over(sender, deadline_us)) {
+        rd_kafka_error_t *error = rd_kafka_abort_transaction(sender->producer, END_SLICE_MS);
+        if (error == NULL)
+            return true;
+        judgement = judge(sender, "a transaction cannot be aborted", error);
+    }
+    return false;
+}
+
 /* Ends a failed transaction, by an abort if possible. Returns SENT_UNKNOWN if the sender needs a new
  * producer, which finds out whether the transaction's records are out; else none of them are. The new producer of
  * a start aborts what the last one left. */
@@ -432,16 +447,11 @@ static enum sent end_badly(struct sender *sender, const struct outbox_part *part
         say_refused(sender, parts, count);
     else if (is_refused)
         say_topics(sender);
-    rd_kafka_error_t *error = NULL;
     char why[sizeof(sender->why)];
     memcpy(why, sender->why, sizeof(why));
     if (is_refused) /* send nothing more: records in flight may wait long for the refused one */
         rd_kafka_purge(sender->producer, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
-    if (!atomic_load(&sender->must_stop))
-        error = rd_kafka_abort_transaction(sender->producer, is_refused ? ABORT_MS : -1);
-    bool is_aborted = error == NULL;
-    if (error != NULL)
-        judge(sender, "a transaction cannot be aborted", error);
+    bool is_aborted = abort_it(sender, is_refused ? ABORT_US : sender->options.timeout_us);
     if (is_refused) {
         memcpy(sender->why, why, sizeof(why));
         return SENT_REFUSED;
@@ -489,9 +499,7 @@ static enum sent commit(struct sender *sender, const struct outbox_part *parts, 
                         int64_t deadline_us)
 {
     for (;;) {
-        /* -1: as long as librdkafka tries */
-        rd_kafka_error_t *error =
-            rd_kafka_commit_transaction(sender->producer, sender->start == NULL ? -1 : COMMIT_SLICE_MS);
+        rd_kafka_error_t *error = rd_kafka_commit_transaction(sender->producer, END_SLICE_MS);
         if (error == NULL)
             return SENT_GOOD;
         enum judgement judgement = judge(sender, "a transaction cannot be committed", error);

@@ -326,6 +326,32 @@ def test_told_to_stop_while_brokers_are_away():
             job.ends(0)
 
 
+def test_told_to_stop_while_brokers_hang():
+    """Connections stay, and nothing comes, as from a broker that is stopped, for longer than a transaction may last. (The producer waited
+    for its abort without limit, and the process with it.)"""
+    kafka = rig.shared()
+    topic, source = kafka.create_topic("patience-hang"), kafka.create_topic("patience-hang-in")
+    with kafka.proxied() as proxied, Job(from_topic(kafka, source).replace(
+            'file from s { path: "FOLDER/rows.jsonl" }',
+            f'kafka from s {{ brokers: "{proxied.brokers}", topic: "{topic}", transaction_timeout: 2s, patience: 6s }}')) as job:
+        job.start()
+        rig.wait_for(lambda: os.path.exists(job.at("state")), "a start")
+        kafka.produce(source, rig.numbered(10))
+        kafka.consume(topic, count=10)
+        proxied.pause()
+        kafka.produce(source, rig.numbered(10, first=10))
+        rig.wait_for(lambda: job.records_read() == 20, "a checkpoint")
+        time.sleep(3)
+        job.process.send_signal(signal.SIGINT)
+        took, said, _ = job.ends(1)
+        assert took < rig.stretched(12) and "brokers did not take all rows within 6 s (`patience`)" in said, (took, said)
+        proxied.resume()
+        job.start()
+        assert set(rig.numbers(kafka.consume(topic, count=20))) == set(range(20))
+        job.process.send_signal(signal.SIGINT)
+        job.ends(0)
+
+
 # --- what is gone, and what is no good ----------------------------------------------------------------------------
 def test_an_output_topic_that_is_gone():
     """It is made at the first start, which is said; not again, when rows went there."""
