@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 enum {
@@ -223,8 +224,25 @@ static void add_places(struct message *message)
     }
 }
 
-/* Names the signal and the places in the program, for a report. */
-static void say_signal(int number)
+/* The instruction and the address of the signal, without a look at the stack or the loader. */
+static void add_origin(struct message *message, const siginfo_t *info, const void *context)
+{
+    extern const char __executable_start[], etext[];
+    uintptr_t at = 0;
+#ifdef __x86_64__
+    at = (uintptr_t)((const ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
+#else
+    (void)context;
+#endif
+    bool is_own = at >= (uintptr_t)__executable_start && at < (uintptr_t)etext;
+    add(message, is_own ? " leat+0x" : " instruction 0x");
+    add_hex(message, is_own ? at - (uintptr_t)__executable_start : at);
+    add(message, ", address 0x");
+    add_hex(message, (uintptr_t)info->si_addr);
+}
+
+/* Names the signal, where it came from, and, with has_places, the calls that led there, for a report. */
+static void say_signal(int number, const siginfo_t *info, const void *context, bool has_places)
 {
     struct message message = {.length = 0};
     add(&message, number == SIGSEGV  ? "\nleat: ended by SIGSEGV"
@@ -232,7 +250,10 @@ static void say_signal(int number)
                                      : "\nleat: ended by SIGABRT");
     add(&message, ". This is a bug in leat, or in a library that leat uses; checkpoints are kept\n"
                   "hint: please report these places:");
-    add_places(&message);
+    if (has_places)
+        add_places(&message);
+    else
+        add_origin(&message, info, context);
     add(&message, "\n");
     log_last(LOG_LEVEL_ERROR, (struct str){message.text, message.length});
 }
@@ -248,25 +269,40 @@ static void end_soon(void)
     alarm(LAST_WORDS_S);
 }
 
-static void on_signal(int number)
+/* While add_places looks at a stack that is damaged, or where another thread fails at the same time. */
+static void on_second_signal(int number, siginfo_t *info, void *context)
+{
+    signal(number, SIG_DFL);
+    say_signal(number, info, context, false);
+    raise(number);
+}
+
+static void handle(int number, void (*handler)(int number, siginfo_t *info, void *context))
+{
+    /* SA_NODEFER: else a signal of the handler itself would end the process without a word. */
+    struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_ONSTACK | SA_SIGINFO | SA_NODEFER};
+    sigemptyset(&action.sa_mask);
+    sigaction(number, &action, NULL);
+}
+
+static void on_signal(int number, siginfo_t *info, void *context)
 {
     if (is_out_of_memory())
         refused_memory(0);
-    signal(number, SIG_DFL);
+    handle(number, on_second_signal);
     end_soon();
-    say_signal(number);
-    raise(number); /* takes effect when the handler returns: the signal's default action */
+    say_signal(number, info, context, true);
+    signal(number, SIG_DFL);
+    raise(number); /* the signal's default action */
 }
 
 static void watch_libraries(void)
 {
     void *frame[1];
     (void)backtrace(frame, 1); /* loads what it needs now, for a handler must not */
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGABRT, &action, NULL);
-    sigaction(SIGSEGV, &action, NULL);
-    sigaction(SIGBUS, &action, NULL);
+    handle(SIGABRT, on_signal);
+    handle(SIGSEGV, on_signal);
+    handle(SIGBUS, on_signal);
 }
 
 #else /* sanitizers have handlers of their own */
