@@ -27,6 +27,7 @@ void worker_rates_begin(struct worker *worker, const struct rendezvous_round *ro
             if (rates->rates[k].lease == round->workers[i].lease)
                 rates->rates[kept++] = rates->rates[k];
     rates->count = worker->member.rates_count = kept;
+    worker->member.rates = rates->rates; /* also of those that were not told before their round ended */
     rates->began_us = os_monotonic_us();
     memset(rates->probes, 0, sizeof(rates->probes));
     memset(rates->best, 0, sizeof(rates->best));

@@ -1,4 +1,5 @@
-/* A thread that gets no signals: they belong to the control thread. */
+/* A thread that gets no signals: they belong to the control thread. Those that tell of a fault of its own stay: one that is blocked ends
+ * the process without the last words (refused.h). */
 #ifndef LEAT_CORE_QUIET_THREAD_H
 #define LEAT_CORE_QUIET_THREAD_H
 
@@ -10,9 +11,12 @@
 /* False: the system refuses it. */
 static inline bool quiet_thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    sigset_t quiet, before;
+    sigfillset(&quiet);
+    sigdelset(&quiet, SIGSEGV);
+    sigdelset(&quiet, SIGBUS);
+    sigdelset(&quiet, SIGABRT);
+    pthread_sigmask(SIG_SETMASK, &quiet, &before);
     int error = pthread_create(thread, NULL, run, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error == 0;

@@ -4,6 +4,7 @@
     test_commands.py LEAT [TEST...]
 """
 
+import ctypes
 import glob
 import json
 import os
@@ -19,6 +20,7 @@ from unittest.mock import ANY
 import test_cluster as cluster
 from test_cluster import FOLDER, PATIENCE_S, SLOW, Job, refused, sinks, wait_for
 
+TGKILL = {"x86_64": 234, "aarch64": 131}[os.uname().machine]
 UNTIL = "--until=2023-11-16T00:00:00Z"  # some way into the rows
 
 
@@ -255,6 +257,21 @@ def test_a_page_whose_port_is_taken():
         second = job.start(2, failpoints=SLOW)
         job.says(first, f"figures at http://127.0.0.1:{port}/")
         job.ends(first, second)
+
+
+def test_a_fault_of_any_thread():
+    """Whichever thread of a worker has failed (a signal for it alone), the process says so before it ends."""
+    number, threads = 0, None
+    while threads is None or number < len(threads):
+        with Job() as job:
+            process = job.start(2)
+            job.says(process, "waiting: 1 of 2")
+            threads = sorted(map(int, os.listdir(f"/proc/{process.pid}/task")))
+            ctypes.CDLL(None).syscall(TGKILL, process.pid, threads[min(number, len(threads) - 1)], signal.SIGSEGV)
+            assert process.wait(timeout=PATIENCE_S) == -signal.SIGSEGV
+            assert "ended by SIGSEGV. This is a bug" in job.text(process.log), (number, job.text(process.log))
+        number += 1
+    assert number >= 3, "the main thread, the keeper's and the links' at least"
 
 
 def test_a_stop_by_control():

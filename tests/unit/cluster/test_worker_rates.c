@@ -1,8 +1,11 @@
 /* Which pairs of workers are slow, by the rates that each has measured: those of one slow worker among few, and none where all are alike. */
 #include "cluster/rates.h"
+#include "cluster/worker_internal.h"
+#include "core/mem.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -93,10 +96,29 @@ static void test_not_all_is_known(void **state)
     assert_int_equal(rates_median(&m.view), FAST);
 }
 
+/* A round ends when some rates are known and none was told: the next record of the worker has them, too. */
+static void test_a_round_that_ends_early(void **state)
+{
+    (void)state;
+    struct worker *worker = mem_calloc(1, sizeof(*worker));
+    struct rendezvous_round round = {.count = 2, .self = 0};
+    round.workers[0].lease = 1;
+    round.workers[1].lease = 2;
+    worker->rates.rates[0] = (struct cluster_rate){2, FAST};
+    worker->rates.rates[1] = (struct cluster_rate){7, FAST}; /* of one that has gone */
+    worker->rates.count = 2;
+    worker_rates_begin(worker, &round);
+    assert_int_equal(worker->member.rates_count, 1);
+    assert_non_null(worker->member.rates);
+    assert_int_equal(worker->member.rates[0].lease, 2);
+    free(worker);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_slow_pairs),
+        cmocka_unit_test(test_a_round_that_ends_early),
         cmocka_unit_test(test_not_all_is_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
