@@ -419,7 +419,7 @@ static void say_topics(struct sender *sender)
 
 /* Aborts the transaction, in slices: a broker that does not answer may not keep a process that ends. Whether it is aborted; if not, sets
  * sender->why. */
-static bool abort_it(struct sender *sender, int64_t limit_us)
+static bool abort_transaction(struct sender *sender, int64_t limit_us)
 {
     int64_t deadline_us = time_add(os_monotonic_us(), limit_us);
     enum judgement judgement = TRY_AGAIN;
@@ -451,7 +451,7 @@ static enum sent end_badly(struct sender *sender, const struct outbox_part *part
     memcpy(why, sender->why, sizeof(why));
     if (is_refused) /* send nothing more: records in flight may wait long for the refused one */
         rd_kafka_purge(sender->producer, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
-    bool is_aborted = abort_it(sender, is_refused ? ABORT_US : sender->options.timeout_us);
+    bool is_aborted = abort_transaction(sender, is_refused ? ABORT_US : sender->options.timeout_us);
     if (is_refused) {
         memcpy(sender->why, why, sizeof(why));
         return SENT_REFUSED;

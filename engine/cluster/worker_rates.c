@@ -27,7 +27,7 @@ void worker_rates_begin(struct worker *worker, const struct rendezvous_round *ro
             if (rates->rates[k].lease == round->workers[i].lease)
                 rates->rates[kept++] = rates->rates[k];
     rates->count = worker->member.rates_count = kept;
-    worker->member.rates = rates->rates; /* also of those that were not told before their round ended */
+    worker->member.rates = rates->rates; /* now: a round may end before it tells its rates */
     rates->began_us = os_monotonic_us();
     memset(rates->probes, 0, sizeof(rates->probes));
     memset(rates->best, 0, sizeof(rates->best));
@@ -64,7 +64,6 @@ bool worker_rates_is_due(const struct worker *worker)
 enum etcd_outcome worker_rates_tell(struct worker *worker)
 {
     struct worker_rates *rates = &worker->rates;
-    worker->member.rates = rates->rates;
     worker->member.rates_count = rates->count;
     enum etcd_outcome outcome = rendezvous_tell(worker->rendezvous, &worker->member, &worker->diags);
     rates->is_news = outcome == ETCD_UNKNOWN;

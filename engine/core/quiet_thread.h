@@ -1,5 +1,5 @@
-/* A thread that gets no signals: they belong to the control thread. Those that tell of a fault of its own stay: one that is blocked ends
- * the process without the last words (refused.h). */
+/* A thread that gets no signals: they belong to the control thread. SIGSEGV, SIGBUS and SIGABRT are not blocked: a fault of a thread that
+ * blocks its signal ends the process without last words (refused.h). */
 #ifndef LEAT_CORE_QUIET_THREAD_H
 #define LEAT_CORE_QUIET_THREAD_H
 

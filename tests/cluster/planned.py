@@ -175,7 +175,7 @@ def heads(job, workers, seconds):
 
 
 def move(job):
-    """Whether no lane stood still for long while groups went from worker 0 to 1."""
+    """Whether key groups with state went to worker 1."""
     done = cluster.leat_cluster(job, "move", f"0-{GROUPS // TENTH}", "--to=1", "--within=1h")
     say(done.stdout.strip().splitlines()[-1])
     return float(re.search(r"with about ([\d.]+) MiB", done.stdout)[1]) > 0
